@@ -1,0 +1,30 @@
+"""Dense rewards from passive videos: predict the time between two frames, reward progress.
+
+The public names load on first use, so that `import timerewarder` and `timerewarder --help` do not wait for PyTorch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from timerewarder.api import evaluate, fit, load
+    from timerewarder.data.videos import Video, read_videos
+    from timerewarder.errors import UserError
+
+__version__ = "0.1.0"
+__all__ = ["UserError", "Video", "evaluate", "fit", "load", "read_videos"]
+
+_HOMES = {
+    "evaluate": "api",
+    "fit": "api",
+    "load": "api",
+    "Video": "data.videos",
+    "read_videos": "data.videos",
+    "UserError": "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'timerewarder' has no attribute {name!r}")
+    return getattr(import_module(f"timerewarder.{_HOMES[name]}"), name)

@@ -1,0 +1,3 @@
+from timerewarder.cli import main
+
+main()

@@ -1,0 +1,155 @@
+"""The Python API: videos in, reward out."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+
+from timerewarder.config import differing_keys, from_dict, to_dict
+from timerewarder.data.store import open_store
+from timerewarder.errors import UserError
+from timerewarder.evaluation import metrics
+from timerewarder.files import write_json
+from timerewarder.models.checkpoint import CONFIG, WEIGHTS
+from timerewarder.rewards import load_local, method_named, preset_config
+from timerewarder.rewards.fitting import Sources
+from timerewarder.rewards.reward import FrameReward
+
+EVALUATION = "evaluation.json"
+
+
+def fit(
+    videos: Sources,
+    out: str | Path | None = None,
+    *,
+    method: str = "timerewarder",
+    preset: str = "default",
+    config: Any = None,
+    fps: float | None = None,
+    skip_bad: bool = False,
+    overwrite: bool = False,
+    **options: Any,
+) -> FrameReward:
+    """Learn a reward from videos (files and folders, mixed at will).
+
+    `options` are fields of the method's Config or of its training (`encoder="small"`, `minutes=1`, ...), on top of
+    `preset` or of a whole `config`. With `out` the model is saved there, and a training that was interrupted goes on;
+    if the same model is already there, it is loaded.
+    """
+    config = with_options(config if config is not None else preset_config(method, preset), options)
+    if out is None:
+        return method_named(method).fit(videos, config, None, fps=fps, skip_bad=skip_bad)
+    out = Path(out)
+    if overwrite and out.exists():
+        _remove_model(out)
+    if (out / CONFIG).exists():
+        return _reuse(out, method, config, videos, fps, skip_bad)
+    if out.exists() and any(out.iterdir()) and not (out / "training").exists():
+        raise UserError(f"{out} exists and is not a model: choose another --out")
+    reward = method_named(method).fit(videos, config, out / "training", fps=fps, skip_bad=skip_bad)
+    if PartialState().is_main_process:
+        reward.save(out)
+        for tensors in (out / "training").glob("*.safetensors"):  # only a resume needs them
+            tensors.unlink()
+    return reward
+
+
+def load(model: str | Path) -> FrameReward:
+    """Read a model from a folder, or from the Hub by its id (`user/model`)."""
+    folder = Path(model)
+    if not folder.exists() and isinstance(model, str) and model.count("/") == 1 and not model.startswith((".", "/")):
+        folder = _download(model)
+    return load_local(folder)
+
+
+def evaluate(
+    reward: FrameReward,
+    videos: Sources,
+    failures: Sources | None = None,
+    *,
+    fps: float | None = None,
+    skip_bad: bool = False,
+) -> dict[str, float | None]:
+    """VOC and its controls on held-out videos; with `failures` also how well final values tell them apart."""
+    return _evaluation(reward, videos, failures, fps, skip_bad).metrics
+
+
+def evaluate_model(
+    model: str | Path,
+    videos: Sources,
+    failures: Sources | None = None,
+    *,
+    fps: float | None = None,
+    skip_bad: bool = False,
+) -> dict[str, float | None]:
+    """`evaluate`, kept as evaluation.json in the model's folder, where `report` finds it."""
+    evaluation = _evaluation(load(model), videos, failures, fps, skip_bad)
+    if Path(model).is_dir():
+        places = {"videos": _absolute(videos), "failures": _absolute(failures or ()), "fps": fps}
+        write_json(Path(model) / EVALUATION, {**places, **dataclasses.asdict(evaluation)})
+    return evaluation.metrics
+
+
+def _evaluation(
+    reward: FrameReward, videos: Sources, failures: Sources | None, fps: float | None, skip_bad: bool
+) -> metrics.Evaluation:
+    pre = reward.encoder.preprocessing
+    success_store = open_store(videos, pre.size, pre.how, fps, skip_bad)
+    failure_store = open_store(failures, pre.size, pre.how, fps, skip_bad) if failures else None
+    return metrics.evaluate(reward, success_store, failure_store)
+
+
+def _absolute(sources: Sources) -> list[str]:
+    return [str(Path(source).resolve()) for source in ([sources] if isinstance(sources, str | Path) else sources)]
+
+
+def with_options(config: Any, options: dict[str, Any]) -> Any:
+    """`config` with some fields replaced, those of its training included; an unknown name is an error."""
+    values = to_dict(config)
+    training = {field.name for field in dataclasses.fields(config.training)}
+    for name, value in options.items():
+        (values["training"] if name in training else values)[name] = value
+    return from_dict(type(config), values, "option")
+
+
+def _reuse(out: Path, method: str, config: Any, videos: Sources, fps: float | None, skip_bad: bool) -> FrameReward:
+    """The model in `out`, if it is the one that the same `fit` would make."""
+    saved = load_local(out)
+    pre = saved.encoder.preprocessing
+    data = open_store(videos, pre.size, pre.how, fps, skip_bad).fingerprint
+    different = differing_keys(
+        {"method": saved.method, "videos": saved.record.get("data"), **to_dict(saved.config)},
+        {"method": method, "videos": data, **to_dict(config)},
+    )
+    if different:
+        raise UserError(
+            f"{out} holds a model with other settings ({', '.join(different)}): "
+            "choose another --out, or add --overwrite"
+        )
+    return saved
+
+
+def _remove_model(out: Path) -> None:
+    """Delete what `fit` wrote, nothing else."""
+    if not (out / CONFIG).exists() and not (out / "training").exists():
+        raise UserError(f"{out} is not a model, so --overwrite does not touch it: choose another --out")
+    shutil.rmtree(out / "training", ignore_errors=True)
+    for name in (CONFIG, WEIGHTS, EVALUATION, "log.csv"):
+        (out / name).unlink(missing_ok=True)
+
+
+def _download(repo_id: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    try:
+        return Path(snapshot_download(repo_id, allow_patterns=["*.json", "*.safetensors"]))
+    except (RepositoryNotFoundError, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        raise UserError(
+            f"there is no folder {repo_id} and it cannot be fetched from the Hub: check the name and the network "
+            f"({str(error).splitlines()[0]})"
+        ) from error

@@ -1,0 +1,253 @@
+"""The command line: one verb, one function call. `timerewarder VERB --help` explains every option with its default."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as jsonlib
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import OmitArgPrefixes, Positional
+
+from timerewarder.config import nearest
+from timerewarder.errors import UserError
+from timerewarder.progress import console
+
+Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object as the last line of the output.")]
+Fps = Annotated[float | None, tyro.conf.arg(help="Resample every video to this rate; default: its own frames.")]
+SkipBad = Annotated[
+    bool, tyro.conf.arg(help="Leave out videos that cannot be read, with a warning, instead of stopping.")
+]
+Videos = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(metavar="VIDEO...", help="Files and folders, mixed at will: mp4, mov, webm, mkv, avi, gif, npz, npy, folders of images."),
+]
+
+
+def demos(
+    task: str,
+    episodes: int,
+    out: Path,
+    seed: int = 0,
+    size: int = 84,
+    policy: Literal["expert", "noisy", "random"] = "expert",
+    keep: Literal["success", "failure", "all"] = "success",
+    camera: str | None = None,
+    render: Literal["fast", "exact"] = "fast",
+    full_length: bool = False,
+    ranges: Literal["wide", "metaworld"] = "wide",
+    workers: int | None = None,
+    json: Json = False,
+) -> dict[str, Any]:
+    """Record videos of a Meta-World task: one mp4 an episode, an index, and the actions and states beside them.
+
+    Args:
+        task: Meta-World task, such as drawer-open.
+        episodes: Number of episodes to keep.
+        out: Folder to write to; run again, an interrupted collection goes on.
+        seed: First seed; other seeds give other starts and goals.
+        size: Side of the picture in pixels, an even number.
+        policy: expert: Meta-World's scripted policy; noisy: the same, disturbed so that it mostly fails; random.
+        keep: Which episodes to keep.
+        camera: Camera; default: the paper's for the task.
+        render: fast: no shadows or reflections, lighter meshes; exact: as Meta-World draws.
+        full_length: Go on after success to the end of the episode.
+        ranges: Start ranges of hand and objects: widened as in the paper, or Meta-World's own.
+        workers: Processes; default: one for each core, at most 4.
+    """
+    from timerewarder.envs.demos import collect
+
+    return collect(
+        task, episodes, out, seed=seed, size=size, policy=policy, keep=keep, camera=camera, render=render,
+        full_length=full_length, ranges=ranges, workers=workers,
+    )  # fmt: skip
+
+
+def evaluate(
+    model: Positional[str],
+    videos: Positional[Videos],
+    failures: tuple[str, ...] = (),
+    fps: Fps = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> dict[str, Any]:
+    """Measure a model on held-out videos: value-order correlation and the controls without which it means nothing.
+
+    Args:
+        model: Model folder, or a Hub id.
+        failures: Videos of failed attempts; adds success_auroc.
+    """
+    from timerewarder import api
+
+    return api.evaluate_model(model, videos, failures, fps=fps, skip_bad=skip_bad)
+
+
+def score(
+    model: Positional[str],
+    videos: Positional[Videos],
+    out: Path,
+    fps: Fps = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> dict[str, Any]:
+    """Score videos: for each a table (frame, reward, progress), a plot, an mp4 with the curve, the distance matrix.
+
+    Args:
+        model: Model folder, or a Hub id.
+        out: Folder to write to.
+    """
+    from timerewarder.report.run import score_videos
+
+    return score_videos(model, videos, out, fps=fps, skip_bad=skip_bad)
+
+
+def report(
+    run: Positional[Path],
+    videos: tuple[str, ...] = (),
+    failures: tuple[str, ...] = (),
+    out: Path | None = None,
+    clips: int = 6,
+    fps: Fps = None,
+    json: Json = False,
+) -> dict[str, Any]:
+    """Write one self-contained HTML page about a model: videos beside their curves, metrics, training, configuration.
+
+    Args:
+        run: A model folder, or a run folder that holds one.
+        videos: Held-out videos to show; default: those of the last evaluation of the model.
+        failures: Failed attempts to show; default: those of the last evaluation.
+        out: The page; default: report.html in the run folder.
+        clips: How many videos of each kind to show.
+    """
+    from timerewarder.report.run import report_run
+
+    return report_run(run, videos, failures, out, clips, fps=fps)
+
+
+def quickstart(out: Path = Path("runs/quickstart"), minutes: float = 1.0, json: Json = False) -> dict[str, Any]:
+    """The whole way in a few minutes: record Meta-World drawer-open, fit, evaluate on held-out videos, write the page.
+
+    Args:
+        out: Run folder; what is already there is reused.
+        minutes: Length of the fit.
+    """
+    from timerewarder.quickstart import run_quickstart
+
+    return run_quickstart(out, minutes)
+
+
+def fit(arguments: Sequence[str]) -> dict[str, Any]:
+    """Learn a reward from videos, without actions or labels."""
+    # The options depend on --method and their defaults on --preset and --config, so these are read first.
+    from timerewarder import api
+    from timerewarder.config import from_dict
+    from timerewarder.files import read_json
+    from timerewarder.rewards import METHODS, method_named, preset_config
+
+    method = _peek(arguments, "--method", "timerewarder")
+    default = preset_config(method, _peek(arguments, "--preset", "default"))
+    config_file = _peek(arguments, "--config", "")
+    if config_file:
+        default = from_dict(type(default), read_json(config_file), config_file)
+    name = method.replace("-", "_")
+    presets = ("default", *(preset for preset in method_named(method).presets if preset != "default"))
+    fields: list[Any] = [
+        ("videos", Positional[Videos]),
+        ("out", _help(Path, "Model folder to write; run again, an interrupted training goes on.")),
+        ("method", _help(Literal[tuple(METHODS)], "Reward method; --method M --help shows its options."), method),
+        ("preset", _help(Literal[presets], "default measures best on a CPU, paper is the published table."), "default"),
+        (
+            "config",
+            _help(Path | None, "JSON file with the method's options, as a model's config.json holds them."),
+            None,
+        ),
+        ("fps", Fps, None),
+        ("skip_bad", SkipBad, False),
+        ("overwrite", _help(bool, "Replace the model in --out if there is one."), False),
+        ("json", Json, False),
+        (name, OmitArgPrefixes[type(default)], dataclasses.field(default=default)),  # type: ignore[misc]
+    ]
+    command = dataclasses.make_dataclass("Fit", fields)
+    command.__doc__ = fit.__doc__
+    given: Any = tyro.cli(command, prog="timerewarder fit", args=arguments)
+    reward = api.fit(
+        given.videos,
+        given.out,
+        method=method,
+        config=getattr(given, name),
+        fps=given.fps,
+        skip_bad=given.skip_bad,
+        overwrite=given.overwrite,
+    )
+    return {"model": str(given.out), "method": method, **reward.record}
+
+
+VERBS: dict[str, Callable[..., dict[str, Any]]] = {
+    "demos": demos,
+    "fit": fit,
+    "evaluate": evaluate,
+    "score": score,
+    "report": report,
+    "quickstart": quickstart,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a verb; a mistake of the user is one line on stderr and exit code 2."""
+    warnings.showwarning = lambda message, *_: console.print(f"warning: {message}", style="yellow", highlight=False)
+    try:
+        _run(list(sys.argv[1:] if arguments is None else arguments))
+    except UserError as error:
+        console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        console.print("interrupted; run the same command again to go on", style="yellow")
+        sys.exit(130)
+
+
+def _run(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_overview())
+        return
+    if arguments[0] == "--version":
+        print(f"timerewarder {version('timerewarder')}")
+        return
+    verb, *rest = arguments
+    if verb not in VERBS:
+        raise UserError(f"unknown verb {verb!r}{nearest(verb, VERBS)}")
+    result = fit(rest) if verb == "fit" else tyro.cli(VERBS[verb], prog=f"timerewarder {verb}", args=rest)
+    _show(result, as_json="--json" in rest)
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(jsonlib.dumps(result))
+        return
+    for name, value in result.items():
+        if not isinstance(value, dict | list):
+            print(f"{name:<24}{value:.4f}" if isinstance(value, float) else f"{name:<24}{value}")
+
+
+def _overview() -> str:
+    verbs = [f"  {verb:<12}{(function.__doc__ or '').splitlines()[0]}" for verb, function in VERBS.items()]
+    head = ["Dense rewards from passive videos.", "", "usage: timerewarder VERB ...", ""]
+    return "\n".join([*head, *verbs, "", "timerewarder VERB --help explains a verb and its options."])
+
+
+def _help(kind: Any, text: str) -> Any:
+    return Annotated[kind, tyro.conf.arg(help=text)]
+
+
+def _peek(arguments: Sequence[str], flag: str, default: str) -> str:
+    """The value of `--flag value` or `--flag=value`, before the full command line can be parsed."""
+    for this, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if this == flag:
+            return following
+        if this.startswith(f"{flag}="):
+            return this.split("=", 1)[1]
+    return default

@@ -1,0 +1,74 @@
+"""Frames of a folder of pictures: frame2.png comes before frame10.png, grey and transparent pictures become RGB."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from timerewarder.data.source import DEFAULT_FPS, MAX_PIXELS, BadVideo, Source, TimedFrame
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+
+
+def natural_order(path: Path) -> tuple[list[str | int], str]:
+    """A sort key that reads digits as numbers and ignores case."""
+    words = re.split(r"([0-9]+)", path.name.lower())  # texts at even places, digits at odd ones: always comparable
+    return [int(word) if place % 2 else word for place, word in enumerate(words)], path.name
+
+
+def image_files(folder: Path) -> list[Path]:
+    """The pictures directly in a folder, hidden ones aside, in natural order."""
+    pictures = (
+        f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and not f.name.startswith(".") and f.is_file()
+    )
+    return sorted(pictures, key=natural_order)
+
+
+def rate(source: Source) -> float:
+    """Pictures carry no rate."""
+    return DEFAULT_FPS
+
+
+def decode(source: Source) -> Iterator[TimedFrame]:
+    """Every picture; all must have one size."""
+    files = image_files(source.path)
+    first = _size(files[0]) if files else None
+    for number, file in enumerate(files):
+        if _size(file) != first:
+            raise BadVideo(
+                source.path,
+                f"{files[0].name} is {_by(first)} but {file.name} is {_by(_size(file))}: make them one size",
+            )
+        yield number / DEFAULT_FPS, partial(_picture, file)
+
+
+def _by(size: tuple[int, int] | None) -> str:
+    return "x".join(map(str, size or ()))
+
+
+def _size(file: Path) -> tuple[int, int]:
+    """(width, height) from the header."""
+    try:
+        with Image.open(file) as image:
+            size = image.size
+    except (OSError, Image.DecompressionBombError) as error:
+        raise BadVideo(file.parent, f"{file.name} cannot be read as an image ({error})") from error
+    if size[0] * size[1] > MAX_PIXELS:
+        raise BadVideo(file.parent, f"{file.name} is {_by(size)}, more than {MAX_PIXELS / 1e6:.0f} million pixels")
+    return size
+
+
+def _picture(file: Path) -> np.ndarray:
+    """uint8 (H, W, 3), upright as its EXIF data say."""
+    try:
+        with Image.open(file) as image:
+            if image.mode.startswith(("I", "F")):
+                raise BadVideo(file.parent, f"{file.name} has {image.mode} pixels: convert it to 8 bits a channel")
+            return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # what Pillow's decoders raise
+        raise BadVideo(file.parent, f"{file.name} cannot be read as an image ({error})") from error

@@ -1,0 +1,1 @@
+"""Gymnasium environments: Meta-World with the paper's cameras, start ranges and horizons, and its demonstrations."""

@@ -1,0 +1,1 @@
+"""How good a reward is: value-order correlation and the controls without which it means nothing."""

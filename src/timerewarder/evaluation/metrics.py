@@ -1,0 +1,104 @@
+"""Metrics of a reward on held-out videos, each beside the control that exposes a trivial winner.
+
+The value of a frame is the running sum of step rewards up to it. VOC, its rank correlation with time, is 1 for any
+predictor of a positive constant, so it never stands alone:
+
+    voc                     value against time                                          constant predictor: 1
+    voc_from_first          F(o_1, o_t) against time                                    constant predictor: 0
+    voc_reversed            VOC of the video played backwards; must be -1               constant predictor: 1
+    frozen_sum              |sum of rewards| of one frame (first, middle, last) repeated as long as the video
+    pair_mae                mean |predicted - true distance| over all pairs
+    adjacent_sign_accuracy  share of adjacent pairs, in both orders, with the right sign   constant predictor: 0.5
+    success_auroc           area under the ROC curve of the final value, success against failure
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from torch import Tensor
+
+from timerewarder.data.store import FrameStore
+from timerewarder.progress import track
+from timerewarder.rewards.fitting import order_correlation
+from timerewarder.rewards.reward import FrameReward
+
+
+@dataclass(frozen=True)
+class VideoMetrics:
+    """The metrics of one video."""
+
+    voc: float
+    voc_from_first: float
+    voc_reversed: float
+    frozen_sum: float
+    pair_mae: float
+    adjacent_sign_accuracy: float
+    final_value: float
+
+
+@torch.inference_mode()
+def video_metrics(reward: FrameReward, features: Tensor) -> VideoMetrics:
+    """All metrics of one video from its features (T, D); reversing and freezing need no further encoding."""
+    length = len(features)
+    steps, backward = (reward.compare(f).cpu().numpy() for f in (features, features.flip(0)))
+    distances = reward.distances(features).cpu().numpy()
+    frames = np.arange(length)
+    truth = (frames[None, :] - frames[:, None]) / (reward.unit(length) - 1)
+    frozen = [
+        reward.compare(features[i : i + 1].expand(length, -1)).sum().abs().item() for i in (0, length // 2, -1 % length)
+    ]
+    return VideoMetrics(
+        voc=order_correlation(steps.cumsum()),
+        voc_from_first=order_correlation(distances[0]),
+        voc_reversed=order_correlation(backward.cumsum()),
+        frozen_sum=float(np.mean(frozen)),
+        pair_mae=float(np.abs(distances - truth)[~np.eye(length, dtype=bool)].mean()),
+        adjacent_sign_accuracy=float(np.concatenate([steps[1:] > 0, backward[1:] < 0]).mean()),
+        final_value=float(steps.sum()),
+    )
+
+
+def auroc(positives: Iterable[float], negatives: Iterable[float]) -> float:
+    """Probability that a positive ranks above a negative, ties counting half."""
+    high, low = np.asarray(list(positives)), np.asarray(list(negatives))
+    ranks = rankdata(np.concatenate([high, low]))[: len(high)]
+    return float((ranks.sum() - len(high) * (len(high) + 1) / 2) / (len(high) * len(low)))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The published metrics and, for plots, the final value of every video by kind and name."""
+
+    metrics: dict[str, float | None]
+    final_values: dict[str, dict[str, float]]
+
+
+def evaluate(reward: FrameReward, successes: FrameStore, failures: FrameStore | None = None) -> Evaluation:
+    """Means over the videos; frames_per_second is the rate of encoding and scoring decoded frames."""
+    rows, seconds = [], 0.0
+    for video in track(range(len(successes)), "Evaluating"):
+        frames = successes.frames(video, np.arange(successes.lengths[video]))
+        started = time.perf_counter()
+        features = reward.encode(frames)
+        reward.compare(features)
+        seconds += time.perf_counter() - started
+        rows.append(video_metrics(reward, features))
+    names = ("voc", "voc_from_first", "voc_reversed", "frozen_sum", "pair_mae", "adjacent_sign_accuracy")
+    metrics: dict[str, float | None] = {name: float(np.mean([getattr(row, name) for row in rows])) for name in names}
+    finals = {"held-out": dict(zip(successes.names, [row.final_value for row in rows], strict=True))}
+    metrics["success_auroc"] = None
+    if failures is not None:
+        finals["failure"] = {
+            failures.names[video]: float(reward.score(failures.frames(video, np.arange(length))).sum())
+            for video, length in enumerate(track(failures.lengths, "Evaluating failures"))
+        }
+        metrics["success_auroc"] = auroc(finals["held-out"].values(), finals["failure"].values())
+    count = int(successes.lengths.sum())
+    metrics |= {"videos": len(successes), "frames": count, "frames_per_second": count / seconds}
+    return Evaluation(metrics, finals)

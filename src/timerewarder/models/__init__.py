@@ -1,0 +1,1 @@
+"""Networks without their training: encoders, the two-hot code, checkpoints."""

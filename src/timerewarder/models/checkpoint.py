@@ -1,0 +1,59 @@
+"""Checkpoints are data: safetensors for tensors, JSON for everything else, strict, versioned, atomic.
+
+    MODEL/config.json           format, method, configuration, what the model was trained on
+    MODEL/weights.safetensors   the network
+
+The JSON is written last: a folder with config.json is complete. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from timerewarder.errors import UserError
+from timerewarder.files import atomic, read_json, write_json
+
+FORMAT = 1
+WEIGHTS, CONFIG = "weights.safetensors", "config.json"
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    with atomic(path) as temporary:
+        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary)
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    if not path.exists():
+        raise UserError(f"{path} is missing: the checkpoint is incomplete; copy the whole folder again, or fit again")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} cannot be read ({error}): copy it again, or fit again") from error
+
+
+def save_checkpoint(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write a model folder; `description` holds method, config and whatever else describes the model."""
+    save_tensors(folder / WEIGHTS, tensors)
+    write_json(folder / CONFIG, {"format": FORMAT, **description})
+
+
+def load_description(folder: Path) -> dict[str, Any]:
+    """The JSON of a model folder, checked to be of a format that this version reads."""
+    if not folder.exists():
+        raise UserError(f"there is no model at {folder}: give the folder that `timerewarder fit --out` wrote")
+    if not (folder / CONFIG).exists():
+        raise UserError(f"{folder} is not a complete model: it has no {CONFIG}; run the same `timerewarder fit` again")
+    description = read_json(folder / CONFIG)
+    if not isinstance(description, dict) or not isinstance(description.get("format"), int):
+        raise UserError(f"{folder / CONFIG} is not a timerewarder model: it has no format number")
+    if description["format"] > FORMAT:
+        raise UserError(
+            f"{folder} has checkpoint format {description['format']}, this version reads up to {FORMAT}: "
+            "upgrade timerewarder (pip install -U timerewarder)"
+        )
+    return description

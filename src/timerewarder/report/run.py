@@ -1,0 +1,115 @@
+"""From a model and videos to what a person looks at: the files of `score` and the page of `report`."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from timerewarder import api
+from timerewarder.config import to_dict
+from timerewarder.data.videos import Video, read_videos
+from timerewarder.errors import UserError
+from timerewarder.files import read_json
+from timerewarder.models.checkpoint import CONFIG
+from timerewarder.progress import track
+from timerewarder.report.clip import Clip
+from timerewarder.report.overlay import write_scores
+from timerewarder.report.page import write_page
+from timerewarder.rewards.reward import FrameReward
+
+
+def score_videos(
+    model: str, videos: Sequence[str], out: Path, fps: float | None = None, skip_bad: bool = False
+) -> dict[str, Any]:
+    """Write a table, a plot, an overlay video and the distance matrix for each video; returns the final values."""
+    reward = api.load(model)
+    found = list(read_videos(videos, fps, skip_bad))
+    finals = {}
+    for video in track(found, "Scoring"):
+        clip = make_clip(reward, video)
+        write_scores(clip, out)
+        finals[video.name] = float(clip.progress[-1])
+    return {"out": str(out), "videos": len(finals), "final_progress": finals}
+
+
+def report_run(
+    run: Path,
+    videos: Sequence[str] = (),
+    failures: Sequence[str] = (),
+    out: Path | None = None,
+    clips: int = 6,
+    fps: float | None = None,
+) -> dict[str, Any]:
+    """Write the page of a model, or of the model in a run folder, evaluating it first if new videos are named."""
+    model = find_model(run)
+    if videos:
+        api.evaluate_model(model, videos, failures, fps=fps)
+    evaluated = model / api.EVALUATION
+    if not evaluated.exists():
+        raise UserError(f"{model} has not been evaluated: name held-out videos with --videos DIR (and --failures DIR)")
+    evaluation, reward = read_json(evaluated), api.load(model)
+    shown = list(
+        track(_clips(reward, evaluation, clips), "Drawing the page", total=clips * (3 if evaluation["failures"] else 2))
+    )
+    page = out or run / "report.html"
+    write_page(
+        page,
+        title=f"{run.resolve().name}: learned reward",
+        subtitle=f"{reward.method} on {reward.record['videos']} videos, encoder {reward.config.encoder}",
+        model=str(model),
+        command=f"timerewarder report {run}",
+        metrics=evaluation["metrics"],
+        final_values=evaluation["final_values"],
+        clips=shown,
+        config={"method": reward.method, **to_dict(reward.config), "record": reward.record},
+        log=read_log(model / "log.csv"),
+    )
+    return {"page": str(page), "model": str(model), "clips": len(shown), **evaluation["metrics"]}
+
+
+def find_model(run: Path) -> Path:
+    """`run` itself if it is a model folder, or the `model` folder in it."""
+    for folder in (run, run / "model"):
+        if (folder / CONFIG).exists():
+            return folder
+    raise UserError(f"there is no model in {run}: give a folder that `timerewarder fit` or `quickstart` wrote")
+
+
+@torch.inference_mode()
+def make_clip(reward: FrameReward, video: Video, kind: str = "held-out") -> Clip:
+    """A video with all that the reward says of it; kind `reversed` plays it backwards."""
+    frames = video.frames[::-1] if kind == "reversed" else video.frames
+    features = reward.encode(frames)
+    rewards = reward.compare(features).cpu().numpy()
+    return Clip(
+        name=video.name,
+        kind=kind,
+        frames=frames,
+        fps=video.fps,
+        rewards=rewards,
+        progress=rewards.cumsum(dtype=np.float32),
+        distances=reward.distances(features).cpu().numpy(),
+        unit=reward.unit(len(frames)),
+    )
+
+
+def read_log(path: Path) -> list[dict[str, float]]:
+    """The rows of a training log; empty without one."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+def _clips(reward: FrameReward, evaluation: dict[str, Any], count: int) -> Iterator[Clip]:
+    """The first `count` held-out videos, failures, and held-out videos reversed."""
+    for kind, places in (("held-out", "videos"), ("failure", "failures"), ("reversed", "videos")):
+        if evaluation[places]:
+            for video in itertools.islice(read_videos(evaluation[places], evaluation["fps"], skip_bad=False), count):
+                yield make_clip(reward, video, kind)

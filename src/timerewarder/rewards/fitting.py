@@ -1,0 +1,108 @@
+"""From videos to a fitted network, for every method that trains one: open, split, train, validate, record."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from torch import Tensor
+
+from timerewarder.config import to_dict
+from timerewarder.data.store import FrameStore, open_store
+from timerewarder.rewards.reward import FrameReward
+from timerewarder.rewards.training import Batch, split, train
+
+Sources = str | Path | Sequence[str | Path]
+R = TypeVar("R", bound=FrameReward)
+
+
+def fit_network(
+    cls: type[R],
+    config: Any,
+    videos: Sources,
+    sample: Callable[[R, FrameStore, np.random.Generator], Batch],
+    folder: Path | None = None,
+    fps: float | None = None,
+    skip_bad: bool = False,
+) -> R:
+    """A `cls(config)` fitted on `videos`; `sample(reward, store, rng)` draws its batches."""
+    with torch.random.fork_rng():
+        torch.manual_seed(config.training.seed)
+        reward = cls(config)
+    pre = reward.encoder.preprocessing
+    store = open_store(videos, pre.size, pre.how, fps, skip_bad)
+    training, held = split(store.lengths, config.training)
+    if len(held) == 0:
+        warnings.warn("nothing is left to validate on: the last weights are kept, not the best", stacklevel=2)
+    train_store, held_store = store.subset(training), store.subset(held)
+    reward.record = {
+        "videos": len(store),
+        "frames": int(store.lengths.sum()),
+        "longest_video": int(store.lengths.max()),
+        "validation_videos": list(held_store.names),
+        "data": store.fingerprint,
+    }
+    progress = train(
+        reward,
+        lambda rng: sample(reward, train_store, rng),
+        (lambda network: validate(network, held_store)) if len(held) else None,
+        config.training,
+        folder,
+        {"method": cls.method, "config": to_dict(config), "data": store.fingerprint},
+    )
+    last = progress.best_row or progress.rows[-1]
+    reward.record["training"] = {"steps": progress.step, "encoded_frames": progress.frames, "kept": last}
+    return reward
+
+
+@torch.inference_mode()
+def validate(reward: FrameReward, store: FrameStore) -> dict[str, float]:
+    """On held-out videos: mean absolute error of the distance over all pairs, and order from the first frame."""
+    errors, orders = [], []
+    for video, length in enumerate(store.lengths):
+        distances = reward.distances(reward.encode(store.frames(video, np.arange(length)))).cpu().numpy()
+        time = np.arange(length)
+        truth = (time[None, :] - time[:, None]) / (reward.unit(int(length)) - 1)
+        errors.append(np.abs(distances - truth)[~np.eye(length, dtype=bool)].mean())
+        orders.append(order_correlation(distances[0]))
+    return {"val_mae": float(np.mean(errors)), "val_voc_from_first": float(np.mean(orders))}
+
+
+def order_correlation(values: np.ndarray) -> float:
+    """Spearman's rank correlation of a curve (T,) with time; 0 for a constant curve, which orders nothing."""
+    if np.ptp(values) == 0:
+        return 0.0
+    return float(np.corrcoef(rankdata(values), np.arange(len(values)))[0, 1])
+
+
+def load_frames(
+    store: FrameStore, video: np.ndarray, index: np.ndarray, history: int, shift: int, rng: np.random.Generator
+) -> Tensor:
+    """Frames and their past: uint8 (N, history+1, S, S, 3); the start is padded by repetition.
+
+    With `shift` all frames of a video move together by up to so many pixels, borders repeated.
+    """
+    moments = np.maximum(index[:, None] - np.arange(history, -1, -1)[None, :], 0)
+    frames = np.empty((*moments.shape, store.size, store.size, 3), np.uint8)
+    for number in np.unique(video):
+        rows = video == number
+        picked = store.frames(int(number), moments[rows].ravel())
+        if shift:
+            top, left = rng.integers(0, 2 * shift + 1, size=2)
+            padded = np.pad(picked, ((0, 0), (shift, shift), (shift, shift), (0, 0)), mode="edge")
+            picked = padded[:, top : top + store.size, left : left + store.size]
+        frames[rows] = picked.reshape(-1, *frames.shape[1:])
+    return torch.from_numpy(frames)
+
+
+def describe(store: FrameStore, video: np.ndarray, index: np.ndarray) -> str:
+    """Where the frames of a batch come from, for messages."""
+    seen = [
+        f"{store.names[number]} frames {sorted(set(index[video == number].tolist()))}" for number in np.unique(video)
+    ]
+    return "; ".join(seen)

@@ -1,0 +1,199 @@
+"""What a reward is, and what every reward that looks at frames through an encoder shares.
+
+    Reward          the interface: `score(frames) -> rewards`
+    FrameReward     score, stream, save and load from two parts that a method gives: `encode` and `compare`
+    PotentialReward a FrameReward whose step reward is the difference of a value given to each frame
+
+A method is one file with its `Config`, its `fit` and its reward class; METHODS in rewards/__init__.py lists them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from timerewarder.config import to_dict
+from timerewarder.data.resize import resize
+from timerewarder.data.videos import check_frames
+from timerewarder.errors import UserError
+from timerewarder.models.checkpoint import WEIGHTS, load_tensors, save_checkpoint
+from timerewarder.models.encoders import EncoderName, build_encoder
+from timerewarder.rewards.training import Training
+
+ENCODE_BATCH = 64
+
+
+class Reward(Protocol):
+    """Frames in, rewards out."""
+
+    def score(self, frames: np.ndarray) -> np.ndarray:
+        """uint8 (T, H, W, 3) -> float32 (T,). Entry t rewards arriving at frame t; entry 0 is 0. Pure."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameConfig:
+    """Options of every method that sees frames through an encoder."""
+
+    encoder: EncoderName = "small"
+    """Network that turns a frame into features: small (CPU), clip-vit-b16 (the paper's), vit-b16, resnet34."""
+    encoder_weights: str | None = None
+    """Hub id or folder of pretrained weights for clip-vit-b16 (default: openai/clip-vit-base-patch16) or resnet34."""
+    image_size: int | None = None
+    """Side in pixels of the square picture the encoder sees. Default: 84 for small, 224 for the others."""
+    history: int = 0
+    """Frames of the past that each side of a comparison sees beside its own; disambiguates back-and-forth motion."""
+    training: Training = field(default_factory=Training)
+
+
+class FrameReward(nn.Module):
+    """A reward computed from per-frame features. As a network, `forward(batch)` is the training loss."""
+
+    method: ClassVar[str]
+    config: Any
+
+    def __init__(self, config: FrameConfig, architecture: dict[str, Any] | None = None) -> None:
+        super().__init__()
+        if config.history < 0:
+            raise UserError(f"--history {config.history} is negative: give the number of past frames, 0 for none")
+        self.config = config
+        self.encoder = build_encoder(config.encoder, config.encoder_weights, config.image_size, architecture)
+        self.record: dict[str, Any] = {}  # what the model was trained on and how well it did; saved with it
+
+    # A method gives these two ...
+
+    def compare(self, features: Tensor) -> Tensor:
+        """Features of consecutive frames (T, D) -> step rewards (T,); entry 0 is 0."""
+        raise NotImplementedError
+
+    def distances(self, features: Tensor) -> Tensor:
+        """Features (T, D) -> (T, T): [u, v] is the predicted signed distance from u to v, as a share of the task."""
+        raise NotImplementedError
+
+    # ... and gets the rest.
+
+    def unit(self, length: int) -> int:
+        """How many frames a whole task has, for a video of `length` frames: what a distance of 1 stands for."""
+        return length
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    def encode_windows(self, frames: Tensor) -> Tensor:
+        """Frames with their past, uint8 (N, history+1, S, S, 3) -> (N, (history+1) D), for training."""
+        return self.encoder(frames.flatten(0, 1)).unflatten(0, frames.shape[:2]).flatten(1)
+
+    @torch.inference_mode()
+    def encode(self, frames: np.ndarray) -> Tensor:
+        """uint8 (T, H, W, 3) of any size -> features (T, D); every frame passes the encoder once."""
+        frames = check_frames(frames)
+        self.eval()
+        pre = self.encoder.preprocessing
+        batches = (frames[i : i + ENCODE_BATCH] for i in range(0, len(frames), ENCODE_BATCH))
+        return torch.cat(
+            [self.encoder(torch.from_numpy(resize(b, pre.size, pre.how)).to(self.device)) for b in batches]
+        )
+
+    @torch.inference_mode()
+    def score(self, frames: np.ndarray) -> np.ndarray:
+        """uint8 (T, H, W, 3) -> float32 (T,). Entry t rewards arriving at frame t; entry 0 is 0."""
+        return self.compare(self.encode(frames)).cpu().numpy()
+
+    def stream(self) -> Stream:
+        """Rewards one frame at a time: `reset(first_frame)`, then `step(frame) -> float`, one encode a step."""
+        return Stream(self)
+
+    def windows(self, features: Tensor) -> Tensor:
+        """(T, D) -> (T, (history+1) D): a frame's features and those before it; the start is padded by repetition."""
+        if self.config.history == 0:
+            return features
+        padded = torch.cat([features[:1].expand(self.config.history, -1), features])
+        return padded.unfold(0, self.config.history + 1, 1).transpose(1, 2).flatten(1)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model as safetensors and JSON; `timerewarder.load` reads it back."""
+        description = {
+            "method": self.method,
+            "config": to_dict(self.config),
+            "encoder": self.encoder.architecture,
+            "record": self.record,
+        }
+        save_checkpoint(Path(folder), description, self.state_dict())
+
+    @classmethod
+    def from_checkpoint(cls, config: Any, description: dict[str, Any], folder: Path) -> FrameReward:
+        reward = cls(config, description["encoder"])
+        tensors = load_tensors(folder / WEIGHTS)
+        try:
+            reward.load_state_dict(tensors)
+        except RuntimeError as error:
+            raise UserError(
+                f"{folder / WEIGHTS} does not fit {folder}'s configuration: {error}".replace("\n", " ")
+            ) from error
+        reward.record = description.get("record", {})
+        return reward.eval()
+
+    def push_to_hub(self, repo_id: str, private: bool = False) -> str:
+        """Upload the model and a model card to the Hugging Face Hub (or $HF_ENDPOINT); returns the commit's address."""
+        from huggingface_hub import HfApi
+
+        from timerewarder.rewards.card import model_card
+
+        api = HfApi()
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save(folder)
+            Path(folder, "README.md").write_text(model_card(repo_id, self.method, self.record), encoding="utf-8")
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Upload reward model"))
+
+
+class PotentialReward(FrameReward):
+    """A value for every frame of an episode; the step reward is its forward difference."""
+
+    def potential(self, features: Tensor) -> Tensor:
+        """Features (T, D) -> values (T,), in shares of the task; may look at the first frame and at the past."""
+        raise NotImplementedError
+
+    def compare(self, features: Tensor) -> Tensor:
+        values = self.potential(features)
+        return torch.diff(values, prepend=values[:1])
+
+    def distances(self, features: Tensor) -> Tensor:
+        values = self.potential(features)
+        return values[None, :] - values[:, None]
+
+
+class Stream:
+    """Step-by-step rewards of one episode, equal to `score` on the whole of it.
+
+    Keeps the features of the first frame and of the last few. Putting the first one before them stands for all that
+    was dropped: comparisons look at the first frame and at `history` past frames only, and an episode's start is
+    padded with its first frame anyway.
+    """
+
+    def __init__(self, reward: FrameReward) -> None:
+        self.reward = reward
+        self.first: Tensor | None = None
+        self.recent: deque[Tensor] = deque(maxlen=reward.config.history + 2)
+
+    def reset(self, frame: np.ndarray) -> None:
+        """Begin an episode at `frame`, uint8 (H, W, 3)."""
+        self.first = self.reward.encode(np.asarray(frame)[None])
+        self.recent.clear()
+        self.recent.append(self.first)
+
+    @torch.inference_mode()
+    def step(self, frame: np.ndarray) -> float:
+        """The reward for arriving at `frame`, uint8 (H, W, 3)."""
+        if self.first is None:
+            raise UserError("call stream.reset(first_frame) before stream.step(frame)")
+        self.recent.append(self.reward.encode(np.asarray(frame)[None]))
+        return float(self.reward.compare(torch.cat([self.first, *self.recent]))[-1])
