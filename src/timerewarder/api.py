@@ -40,7 +40,7 @@ def fit(
     `preset` or of a whole `config`. With `out` the model is saved there, and a training that was interrupted goes on;
     if the same model is already there, it is loaded.
     """
-    config = with_options(config if config is not None else preset_config(method, preset), options)
+    config = with_options(config if config is not None else preset_config(method, preset), options).resolved()
     if out is None:
         return method_named(method).fit(videos, config, None, fps=fps, skip_bad=skip_bad)
     out = Path(out)

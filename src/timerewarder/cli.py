@@ -245,9 +245,9 @@ def _help(kind: Any, text: str) -> Any:
 
 def _peek(arguments: Sequence[str], flag: str, default: str) -> str:
     """The value of `--flag value` or `--flag=value`, before the full command line can be parsed."""
-    for this, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        if this == flag:
-            return following
-        if this.startswith(f"{flag}="):
-            return this.split("=", 1)[1]
+    for position, argument in enumerate(arguments):
+        if argument == flag and position + 1 < len(arguments):
+            return arguments[position + 1]
+        if argument.startswith(f"{flag}="):
+            return argument.split("=", 1)[1]
     return default

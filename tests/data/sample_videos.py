@@ -50,10 +50,11 @@ def encode(
     fps: float = 10,
     times: Sequence[float] | None = None,
     options: dict[str, str] | None = None,
+    like: str | None = None,
     **container_options: str,
 ) -> Path:
-    """Write frames with the codec that goes with the suffix; `times` in seconds makes the rate variable."""
-    codec, pixels, defaults = CODECS[path.suffix.lower()]
+    """Write frames with the codec that goes with the suffix (or with another, `like`); `times` are in seconds."""
+    codec, pixels, defaults = CODECS[like or path.suffix.lower()]
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w", options=container_options) as container:
         stream = container.add_stream(codec, rate=Fraction(fps), options={**defaults, **(options or {})})

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from sample_videos import scene
 
+from tests.data.sample_videos import scene
 from timerewarder.data.resize import resize
 
 

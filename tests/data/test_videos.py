@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import struct
 import tracemalloc
 import warnings
@@ -12,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from sample_videos import CODECS, cut, encode, numbered, numbers, scene
 
+from tests.data.sample_videos import CODECS, cut, encode, numbered, numbers, scene
 from timerewarder.data.videos import check_frames, read_videos, resample_indices
 from timerewarder.errors import UserError
 
@@ -80,8 +81,18 @@ def test_phone_rotation_is_applied(folder: Path, angle: int, matrix: tuple[int, 
     assert np.array_equal(read_one(path).frames, np.rot90(upright, k=-angle // 90, axes=(1, 2)))
 
 
-def test_a_trimmed_video_is_not_called_damaged(folder: Path) -> None:
-    """Phones trim by an edit list: samples before the start stay in the file but are not shown."""
+def test_a_video_trimmed_at_its_end(folder: Path) -> None:
+    """Phones trim by an edit list: what lies outside stays in the file, is not shown, and is no damage."""
+    path = encode(folder / "a.mp4", numbered(30), options={"g": "10", "bf": "0"})
+    data = bytearray(path.read_bytes())
+    place = data.index(b"elst") + 12
+    assert struct.unpack(">I", data[place : place + 4]) == (3000,)  # milliseconds
+    data[place : place + 4] = struct.pack(">I", 1200)
+    path.write_bytes(data)
+    assert numbers(read_one(path).frames) == list(range(12))
+
+
+def test_a_video_trimmed_at_its_start(folder: Path) -> None:
     path = encode(folder / "long.mp4", numbered(30), options={"g": "10", "bf": "0"})
     with (
         av.open(str(path)) as whole,
@@ -222,13 +233,18 @@ def test_variable_frame_rates_resample_by_time(folder: Path, suffix: str) -> Non
 
 @pytest.mark.parametrize("suffix", [".mov", ".avi", ".gif", ".npy"])
 def test_resampling_every_kind(folder: Path, suffix: str) -> None:
-    """Avi with B-frames has no presentation times, which must not disturb the order."""
     if suffix == ".npy":
         np.save(folder / "a.npy", numbered(24))
     else:
         encode(folder / f"a{suffix}", numbered(24), fps=10)
     assert numbers(read_one(folder, fps=5).frames) == list(range(0, 24, 2))
     assert numbers(read_one(folder, fps=0.1).frames) == [0, 23]
+
+
+def test_resampling_an_avi_with_pictures_out_of_order(folder: Path) -> None:
+    """Avi has no presentation times; H.264 with B-frames makes that visible."""
+    encode(folder / "a.avi", numbered(24), like=".mov", options={"b-adapt": "0"})
+    assert numbers(read_one(folder, fps=5).frames) == list(range(0, 24, 2))
 
 
 @pytest.mark.parametrize("fps", [0, -1, float("nan"), 1e9])
@@ -291,17 +307,29 @@ def test_junk_after_the_end_is_no_damage(folder: Path) -> None:
     assert numbers(read_one(path).frames) == [0, 1, 2, 3, 4]
 
 
-def test_a_damaged_middle(folder: Path) -> None:
-    """Whatever the decoder says: an error, or silently fewer pictures."""
-    path = encode(folder / "a.mp4", scene(40), options={"g": "8"})
-    data = bytearray(path.read_bytes())
+def damage(path: Path, offset: int, data: bytes) -> Path:
+    """Overwrite a part of the twelfth picture."""
     with av.open(str(path)) as container:
-        for packet in container.demux(video=0):
-            if packet.pts and not packet.is_keyframe and packet.size > 20:
-                data[packet.pos : packet.pos + packet.size] = bytes(packet.size)
-                break
-    path.write_bytes(data)
-    assert "a.mp4: " in reason(path)
+        place = [packet.pos for packet in container.demux(video=0)][11] + offset
+    whole = path.read_bytes()
+    path.write_bytes(whole[:place] + data + whole[place + len(data) :])
+    return path
+
+
+def test_damage_that_the_decoder_reports(folder: Path) -> None:
+    path = damage(encode(folder / "a.mp4", scene(40)), 0, bytes(20))
+    assert "a.mp4: cannot be decoded as a video (Invalid data" in reason(path)
+
+
+def test_damage_that_the_decoder_marks(folder: Path) -> None:
+    path = damage(encode(folder / "a.mp4", scene(40)), 8, b"\x55" * 30)
+    assert re.search(r"a\.mp4: is damaged at frame \d+", reason(path))
+
+
+def test_damage_that_the_decoder_passes_over(folder: Path) -> None:
+    """A picture under a reserved number is left out without a word."""
+    path = damage(encode(folder / "a.mp4", scene(40), like=".mkv"), 4, bytes([44 << 1]))
+    assert re.search(r"a\.mp4: is damaged: \d+ of 40 frames cannot be decoded", reason(path))
 
 
 def test_not_a_video_at_all(folder: Path) -> None:
@@ -448,3 +476,5 @@ def test_skip_bad(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "1.mp4: is cut off" in reason(folder)
+    with pytest.warns(UserWarning, match="skipped"):
+        assert "no video is left of 1" in reason(folder / "1.mp4", skip_bad=True)

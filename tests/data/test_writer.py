@@ -6,8 +6,8 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
-from sample_videos import numbered, numbers, scene
 
+from tests.data.sample_videos import numbered, numbers, scene
 from timerewarder.data.videos import read_videos, write_video
 from timerewarder.errors import UserError
 

@@ -7,6 +7,9 @@ is the rate of its videos. Pickled objects are never loaded.
 from __future__ import annotations
 
 import contextlib
+import math
+import threading
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -17,12 +20,15 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from timerewarder.data.frames import complaint
-from timerewarder.data.source import DEFAULT_FPS, BadVideo, Source, TimedFrame
+from timerewarder.data.source import DEFAULT_FPS, MAX_PIXELS, BadVideo, Source, TimedFrame
 
 SUFFIXES = (".npy", ".npz")
 
 # What a damaged zip archive or array header raises.
 DAMAGE = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
+
+# NumPy parses a header with `ast`, which fails in CPython 3.11 when two threads do it at once.
+ONE_AT_A_TIME = threading.Lock()
 
 
 class Header(NamedTuple):
@@ -47,11 +53,15 @@ def headers(path: Path) -> dict[str | None, Header]:
 
 
 def read_header(stream: IO[bytes]) -> Header:
-    """Read the header of an npy file; the stream then stands at the data."""
-    version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        return Header(*np.lib.format.read_array_header_1_0(stream))
-    return Header(*np.lib.format.read_array_header_2_0(stream))
+    """Read the header of an npy file; the stream then stands at the data. ValueError if it is none."""
+    read = np.lib.format.read_array_header_1_0
+    if np.lib.format.read_magic(stream) != (1, 0):
+        read = np.lib.format.read_array_header_2_0
+    try:
+        with ONE_AT_A_TIME:
+            return Header(*read(stream))
+    except (SyntaxError, TypeError, tokenize.TokenError) as error:
+        raise ValueError("its header is damaged") from error
 
 
 def rate(source: Source) -> float:
@@ -64,6 +74,8 @@ def rate(source: Source) -> float:
     problem = complaint(header.dtype, header.shape)
     if problem:
         raise BadVideo(source.path, problem)
+    if math.prod(header.shape[1:3]) > MAX_PIXELS:
+        raise BadVideo(source.path, f"has frames of more than {MAX_PIXELS / 1e6:.0f} million pixels")
     if header.fortran_order:
         raise BadVideo(source.path, "is in Fortran order: save np.ascontiguousarray(frames)")
     return _number(source.path, "fps") if "fps" in found and found["fps"].shape == () else DEFAULT_FPS
@@ -75,8 +87,8 @@ def decode(source: Source) -> Iterator[TimedFrame]:
     with _damage_is_bad(source.path), _stream(source.path, source.member) as stream:
         length, *shape = read_header(stream).shape
         for number in range(length):
-            data = stream.read(int(np.prod(shape)))
-            if len(data) < np.prod(shape):
+            data = stream.read(math.prod(shape))
+            if len(data) < math.prod(shape):
                 raise BadVideo(source.path, f"is cut off: it holds {number} of {length} frames")
             frame = np.frombuffer(data, np.uint8).reshape(shape)
             yield number / fps, partial(np.asarray, frame)
@@ -93,8 +105,11 @@ def _stream(path: Path, member: str | None) -> Iterator[IO[bytes]]:
 
 
 def _number(path: Path, member: str) -> float:
-    with _damage_is_bad(path), np.load(path, allow_pickle=False) as arrays:
-        value = float(arrays[member])
+    with _damage_is_bad(path), _stream(path, member) as stream:
+        dtype = read_header(stream).dtype
+        if dtype.kind not in "iuf":
+            raise BadVideo(path, f"{member} must be a positive number, not {dtype}")
+        value = float(np.frombuffer(stream.read(dtype.itemsize), dtype)[0])
     if not 0 < value < np.inf:
         raise BadVideo(path, f"{member} must be a positive number, not {value}")
     return value

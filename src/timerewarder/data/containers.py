@@ -1,9 +1,7 @@
 """Frames of video files (mp4, mov, webm, mkv, avi, gif), decoded with PyAV.
 
 - The rotation that a phone writes into the display matrix is applied; a mirroring in it is not.
-- Colours are converted with full chroma and exact rounding, by the matrix and range that the file declares. swscale's
-  default is two to three times faster and darkens every picture by about 1.2 of 255, so that frames from a file would
-  differ from the same frames from a simulator.
+- Colours are converted exactly (`colours`), by the matrix and range that the file declares.
 - Times are presentation times, so variable frame rates are exact. Avi has none: there frame i is at i / rate.
 - A file is bad if it is cut off (`wholeness`), if the decoder reports an error or a corrupt picture, or if pictures are
   missing. Damage inside a picture that the decoder patches over without a word cannot be seen.
@@ -21,9 +19,10 @@ import numpy as np
 from av.container import InputContainer
 from av.error import FFmpegError
 from av.video.frame import VideoFrame
-from av.video.reformatter import Interpolation, VideoReformatter
+from av.video.reformatter import VideoReformatter
 from av.video.stream import VideoStream
 
+from timerewarder.data.colours import TO_RGB
 from timerewarder.data.source import DEFAULT_FPS, MAX_PIXELS, BadVideo, Source, TimedFrame
 from timerewarder.data.wholeness import is_cut_off
 
@@ -33,7 +32,6 @@ SUFFIXES = (".mp4", ".mov", ".m4v", ".webm", ".mkv", ".avi", ".gif")
 FORMATS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,gif,mpegts,mpeg,flv,asf,ogg"
 # Every packet of these holds one picture that is shown, so a missing picture is a damaged one.
 ONE_PICTURE_A_PACKET = {"h264", "hevc", "av1", "libdav1d", "vp9", "mjpeg", "gif"}
-EXACT_COLOURS = Interpolation.BILINEAR | Interpolation.FULL_CHR_H_INT | Interpolation.ACCURATE_RND
 
 
 def rate(source: Source) -> float:
@@ -72,7 +70,7 @@ def _picture(path: Path, frame: VideoFrame, reformatter: VideoReformatter) -> np
     """uint8 (H, W, 3), upright."""
     try:
         # One thread: swscale's own cost more than they save, and several videos are decoded at once.
-        rgb = reformatter.reformat(frame, format="rgb24", interpolation=EXACT_COLOURS, threads=1)
+        rgb = reformatter.reformat(frame, format="rgb24", interpolation=TO_RGB, threads=1)
     except FFmpegError as error:
         raise BadVideo(path, f"has {frame.format.name} pixels, which cannot be converted ({error.strerror})") from error
     return np.rot90(rgb.to_ndarray(), k=round(frame.rotation / 90))
@@ -91,9 +89,7 @@ def _opened(path: Path) -> Iterator[tuple[InputContainer, VideoStream]]:
         if is_cut_off(path):
             raise BadVideo(path, "is cut off: the file is shorter than its header says")
         # "file:" keeps FFmpeg from reading a protocol into a name with a colon.
-        with av.open(
-            f"file:{path.absolute()}", options={"format_whitelist": FORMATS}, metadata_errors="replace"
-        ) as container:
+        with av.open(f"file:{path.absolute()}", options={"format_whitelist": FORMATS}) as container:
             stream = container.streams.best("video")
             if not isinstance(stream, VideoStream):
                 raise BadVideo(path, "holds no video stream")
@@ -103,3 +99,5 @@ def _opened(path: Path) -> Iterator[tuple[InputContainer, VideoStream]]:
             yield container, stream
     except (FFmpegError, OSError) as error:
         raise BadVideo(path, f"cannot be decoded as a video ({error.strerror})") from error
+    except UnicodeDecodeError as error:  # before PyAV 19
+        raise BadVideo(path, "has a title or other tags that are not UTF-8: remove them, or install PyAV 19") from error

@@ -40,6 +40,6 @@ class BadVideo(UserError):
     """A video that is there but cannot be used; `skip_bad` skips it."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}; mend or remove it, or pass --skip-bad")
         self.path = path
-        self.reason = reason
+        self.reason = " ".join(reason.split())  # libraries break lines in their messages
+        super().__init__(f"{path}: {self.reason}; mend or remove it, or pass --skip-bad")

@@ -152,6 +152,6 @@ def _speak_of_bad(results: list[Entry | BadVideo], skip_bad: bool) -> None:
         for error in bad:
             warn_skipped(error)
     elif bad:
-        named = "; ".join(f"{error.path} {error.reason}" for error in bad[:5]) + ("; ..." if len(bad) > 5 else "")
+        named = ", ".join(f"{error.path} ({error.reason})" for error in bad[:5]) + (", ..." if len(bad) > 5 else "")
         advice = "give at least one that can" if skip_bad else "mend or remove them, or pass --skip-bad"
         raise UserError(f"{len(bad)} of {len(results)} videos cannot be read: {named}: {advice}")

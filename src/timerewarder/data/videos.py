@@ -41,6 +41,7 @@ def read_videos(sources: Sources, fps: float | None = None, skip_bad: bool = Fal
 
 
 def _sound_videos(found: list[Source], fps: float | None) -> Iterator[Video]:
+    bad = 0
     for source in found:
         try:
             video = Video(source, fps)
@@ -48,8 +49,11 @@ def _sound_videos(found: list[Source], fps: float | None) -> Iterator[Video]:
                 pass
         except BadVideo as error:
             warn_skipped(error)
+            bad += 1
         else:
             yield video
+    if bad == len(found):
+        raise UserError(f"no video is left of {bad}: give at least one that can be read")
 
 
 def warn_skipped(error: BadVideo) -> None:
@@ -109,7 +113,7 @@ class Video:
             if frame.shape != shape:
                 sizes = f"{shape[1]}x{shape[0]} to {frame.shape[1]}x{frame.shape[0]}"
                 raise BadVideo(self.path, f"changes its size from {sizes} at frame {count - 1}")
-            if count > MAX_FRAMES:
+            if self._resampled and count > MAX_FRAMES:
                 raise BadVideo(self.path, f"would have more than {MAX_FRAMES} frames: its timestamps are broken")
             yield frame
         if count < 2:

@@ -15,8 +15,9 @@ from typing import Literal
 
 import av
 import numpy as np
-from av.video.reformatter import ColorRange, Colorspace, Interpolation, VideoReformatter
+from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
+from timerewarder.data.colours import TO_YUV
 from timerewarder.data.frames import check_frames
 from timerewarder.errors import UserError
 from timerewarder.files import atomic
@@ -24,9 +25,6 @@ from timerewarder.files import atomic
 Quality = Literal["near-lossless", "web"]
 CRF: dict[Quality, int] = {"near-lossless": 4, "web": 20}  # x264's scale: 0 is exact but plays nowhere, 51 is worst
 
-EXACT_COLOURS = (
-    Interpolation.BICUBIC | Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT | Interpolation.FULL_CHR_H_INP
-)
 BT709 = 1  # the same number for matrix, primaries and transfer
 
 
@@ -57,7 +55,7 @@ def write_video(path: Path | str, frames: Iterable[np.ndarray], fps: float, qual
                 format="yuv420p",
                 dst_colorspace=Colorspace.ITU709,
                 dst_color_range=ColorRange.MPEG,
-                interpolation=EXACT_COLOURS,
+                interpolation=TO_YUV,
                 threads=1,
             )
             container.mux(encoder.encode(yuv))

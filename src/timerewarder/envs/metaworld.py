@@ -39,10 +39,10 @@ class Start:
 class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
     """A Meta-World task; `render()` gives uint8 (size, size, 3).
 
-    Observations are Meta-World's 39 numbers (hand, gripper, objects, the same one environment step earlier, and the goal
-    as zeros). Actions are 4 numbers in [-1, 1]: a move of the hand and the gripper's effort. The reward is Meta-World's
-    dense one, summed over the repeated action, also in `info["task_reward"]`; `info["success"]` is whether the task was
-    solved in any of the repeated steps.
+    Observations are Meta-World's 39 numbers: hand, gripper and objects, the same one environment step earlier, and
+    zeros for the goal. Actions are 4 numbers in [-1, 1]: a move of the hand and the gripper's effort. The reward is
+    Meta-World's dense one, summed over the repeated action, also in `info["task_reward"]`; `info["success"]` is whether
+    the task was solved in any of the repeated steps. Frames show what Meta-World draws, the mark of its goal included.
     """
 
     metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012  (Gymnasium's name and form)
@@ -56,7 +56,7 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         ranges: str = "wide",
         render: str = "fast",
         horizon: int | None = None,
-        render_mode: str = "rgb_array",
+        render_mode: str | None = "rgb_array",
     ) -> None:
         self.task = tasks.task(task)
         self.camera = tasks.camera(camera or self.task.camera)
@@ -107,13 +107,13 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         env.np_random, env._freeze_rand_vec = self.np_random, False
         env.reset_model()
         env._freeze_rand_vec = True
-        self.start = Start(env.hand_init_pos, env._last_rand_vec)
+        self.start = Start(env.hand_init_pos, np.array(env._last_rand_vec))
         if self.ranges.places is not None:
             env.model.body(self.ranges.places).pos[:2] = self.start.vector[:2]
         mujoco.mj_resetData(env.model, env.data)
         env.reset_model()
         self._refresh_positions()
-        self._policy = POLICIES[f"{self.task.name}-v3"]()
+        self._policy: Any = POLICIES[f"{self.task.name}-v3"]()
         return self._observation.copy(), {"success": False, "task_reward": 0.0}
 
     def _refresh_positions(self) -> None:
@@ -144,13 +144,14 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         observation[GOAL] = self.env._get_pos_goal()
         return observation
 
-    def expert_action(self) -> NDArray[np.float32]:
-        """Privileged: what Meta-World's scripted policy does now, (4,) in [-1, 1]; not rising before the grip is firm."""
+    def expert_action(self, observation: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
+        """Privileged: what Meta-World's scripted policy does now, (4,) in [-1, 1], not rising before its grip is firm.
+
+        `observation` (39,) with the goal may stand in for the true one, to mislead the policy.
+        """
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # the policies warn that their own actions are too large, and count on clipping
-            action = self._policy.get_action(self.expert_observation())
+            warnings.simplefilter("ignore")  # the policies warn of actions beyond 1, and count on their being clipped
+            action = self._policy.get_action(self.expert_observation() if observation is None else observation)
         if action[3] > 0 and self._closing < self.task.patience:
             action[2] = min(action[2], 0.0)
         return np.clip(action, -1.0, 1.0).astype(np.float32)

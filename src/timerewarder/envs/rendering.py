@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from timerewarder.envs.simulator import fast_simplification, gl_context, mujoco
+from timerewarder.envs.simulator import fast_simplification, mujoco, open_gl
 from timerewarder.envs.tasks import Camera
 from timerewarder.errors import UserError
 
@@ -38,6 +38,8 @@ class Renderer:
     `faces` is the budget of mesh faces in mode `fast`, `None` for every face of the original.
     """
 
+    _open = False
+
     def __init__(
         self, model: Any, camera: Camera, size: int = 84, mode: str = "fast", faces: int | None = FACES
     ) -> None:
@@ -50,10 +52,9 @@ class Renderer:
         self._model = _light_copy(model, size, faces) if self._fast else _exact_copy(model, size)
         self._flip = camera.flip
         self._rows = np.empty((size, size, 3), np.uint8)
-        self._gl = gl_context(size)
+        self._gl, self._context = open_gl(self._model, size)
         _close_before_exit()
         self._scene = mujoco.MjvScene(self._model, maxgeom=1000)
-        self._context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_150)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self._viewport = mujoco.MjrRect(0, 0, size, size)
         self._option = mujoco.MjvOption()
@@ -66,7 +67,8 @@ class Renderer:
         planes = self._model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
         # Decimation may push a vertex a little out of the original's bounding sphere.
         self._radius = np.where(planes, np.inf, 1.05 * self._model.geom_rbound)
-        _open.add(self)
+        self._open = True
+        _renderers.add(self)
 
     def __call__(self, data: Any) -> NDArray[np.uint8]:
         """The picture of that state, uint8 (size, size, 3)."""
@@ -80,10 +82,15 @@ class Renderer:
         # OpenGL's first row is the lowest one.
         return self._rows.copy() if self._flip else self._rows[::-1].copy()
 
+    @property
+    def faces(self) -> int:
+        """Mesh faces of the model that is drawn."""
+        return int(self._model.mesh_facenum.sum())
+
     def close(self) -> None:
         """Free the OpenGL resources; the renderer cannot draw afterwards."""
-        if self in _open:
-            _open.discard(self)
+        if self._open:
+            self._open = False
             self._gl.make_current()
             self._context.free()
             self._gl.free()
@@ -104,7 +111,7 @@ class Renderer:
             # written into the scene, and type USER makes mjv_updateScene leave it there.
             self._camera.type = mujoco.mjtCamera.mjCAMERA_USER
             fovy = camera.fovy
-            axes = _orthonormal(camera.xyaxes)
+            axes = orthonormal(camera.xyaxes)
             self._pose = np.array(camera.pos), axes
             near = self._model.vis.map.znear * self._model.stat.extent
             for eye in self._scene.camera:
@@ -127,7 +134,7 @@ class Renderer:
         self._model.geom_group[:] = np.where(outside, HIDDEN_GROUP, self._groups)
 
 
-_open: weakref.WeakSet[Renderer] = weakref.WeakSet()
+_renderers: weakref.WeakSet[Renderer] = weakref.WeakSet()
 
 
 @functools.cache
@@ -137,10 +144,14 @@ def _close_before_exit() -> None:
     Called after the first context exists, because OpenGL's own exit handler is registered with it and the handler
     registered last runs first.
     """
-    atexit.register(lambda: [renderer.close() for renderer in list(_open)])
+
+    @atexit.register
+    def close_all() -> None:
+        for renderer in list(_renderers):
+            renderer.close()
 
 
-def _orthonormal(xyaxes: tuple[float, ...]) -> NDArray[np.float64]:
+def orthonormal(xyaxes: tuple[float, ...]) -> NDArray[np.float64]:
     """Columns x (right), y (up), z (towards the viewer) of a camera, as MuJoCo reads `xyaxes`."""
     x = np.array(xyaxes[:3]) / np.linalg.norm(xyaxes[:3])
     y = np.array(xyaxes[3:]) - x * np.dot(x, xyaxes[3:])
@@ -215,8 +226,8 @@ def _weld(
     """
     cells = np.round(vertices / tolerance).astype(np.int64)
     joined = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
-    points = np.stack([np.bincount(joined, vertices[:, axis]) for axis in range(3)], axis=1)
-    points /= np.bincount(joined)[:, None]
+    sums = np.stack([np.bincount(joined, vertices[:, axis]) for axis in range(3)], axis=1)
+    points = sums / np.bincount(joined)[:, None]
     a, b, c = joined[faces].T
     solid = np.stack([a, b, c], axis=1)[(a != b) & (b != c) & (a != c)]
     first = np.unique(np.sort(solid, axis=1), axis=0, return_index=True)[1]

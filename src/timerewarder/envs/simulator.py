@@ -47,7 +47,7 @@ try:
     import mujoco
     import packaging  # noqa: F401  (gymnasium's MuJoCo environments import it without declaring it)
     from metaworld.env_dict import ALL_V3_ENVIRONMENTS as ENVIRONMENTS
-    from metaworld.policies import ENV_POLICY_MAP as POLICIES
+    from metaworld.policies import ENV_POLICY_MAP
 except ModuleNotFoundError as error:
     raise UserError(f"Meta-World needs the package {error.name!r}: pip install 'timerewarder[metaworld]'") from error
 except (ImportError, AttributeError, RuntimeError, OSError) as error:
@@ -55,11 +55,13 @@ except (ImportError, AttributeError, RuntimeError, OSError) as error:
     backend = os.environ.get("MUJOCO_GL", "")
     raise UserError(f"MuJoCo cannot load its OpenGL backend MUJOCO_GL={backend!r}: {GL_REMEDY}") from error
 
-__all__ = ["ENVIRONMENTS", "POLICIES", "fast_simplification", "gl_context", "gymnasium", "mujoco"]
+POLICIES: dict[str, Any] = dict(ENV_POLICY_MAP)
+
+__all__ = ["ENVIRONMENTS", "POLICIES", "fast_simplification", "gymnasium", "mujoco", "open_gl"]
 
 
-def gl_context(size: int) -> Any:
-    """An offscreen OpenGL context for pictures of `size` x `size` pixels."""
+def open_gl(model: Any, size: int) -> tuple[Any, Any]:
+    """An offscreen OpenGL context for pictures of `size` x `size` pixels, and MuJoCo's resources of `model` in it."""
     try:
         # Not simply mujoco.GLContext: MuJoCo may have been imported before MUJOCO_GL was chosen here.
         if os.environ.get("MUJOCO_GL") == "egl":
@@ -68,9 +70,12 @@ def gl_context(size: int) -> Any:
             from mujoco.osmesa import GLContext
         else:
             from mujoco import GLContext
-        context = GLContext(size, size)
+        context = GLContext.__new__(GLContext)
+        context._context = None  # what its __del__ looks for, which would complain if __init__ failed
+        context.__init__(size, size)
         context.make_current()
+        resources = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150)
     except Exception as error:  # every backend raises its own kind
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        reason = str(error).split(".")[0].split("\n")[0] or type(error).__name__
         raise UserError(f"no OpenGL for headless rendering ({reason}): {GL_REMEDY}") from error
-    return context
+    return context, resources

@@ -78,8 +78,8 @@ class Task:
     camera: str
     wide: Ranges
     paper: Ranges | None = None  # where the published code narrows a range; otherwise the same as wide
-    # Environment steps that the expert lets its gripper close before it lifts. Meta-World's policy for disassemble lifts
-    # at once and loses the nut four times out of five within the horizon.
+    # Environment steps that the expert lets its gripper close before it lifts. Meta-World's policy for disassemble
+    # lifts at once, and loses the nut four times out of five within the horizon.
     patience: int = 0
 
     def ranges(self, name: str) -> Ranges:
@@ -96,7 +96,7 @@ TASKS: dict[str, Task] = {
             horizon=125,
             camera="paper-corner",
             wide=Ranges(
-                hand=((-0.2, 0.4, 0.15), (0.2, 0.6, 0.35)),
+                hand=((-0.2, 0.45, 0.15), (0.1, 0.62, 0.35)),
                 start=((-0.15, 0.75, 0.115), (0.2, 0.9, 0.115)),
             ),
         ),
@@ -105,7 +105,7 @@ TASKS: dict[str, Task] = {
             horizon=125,
             camera="paper-corner3",
             wide=Ranges(
-                hand=((-0.15, 0.5, 0.15), (0.15, 0.65, 0.3)),
+                hand=((-0.15, 0.48, 0.18), (0.15, 0.58, 0.3)),
                 start=((-0.05, 0.8, 0.15), (0.15, 0.95, 0.15)),
             ),
         ),
@@ -114,7 +114,7 @@ TASKS: dict[str, Task] = {
             horizon=125,
             camera="paper-corner3",
             wide=Ranges(
-                hand=((-0.2, 0.4, 0.15), (0.2, 0.55, 0.3)),
+                hand=((-0.1, 0.45, 0.15), (0.2, 0.58, 0.3)),
                 start=((-0.15, 0.75, 0.2), (0.1, 0.9, 0.2)),
             ),
         ),
@@ -123,7 +123,7 @@ TASKS: dict[str, Task] = {
             horizon=125,
             camera="paper-corner",
             wide=Ranges(
-                hand=((-0.2, 0.45, 0.12), (0.2, 0.65, 0.3)),
+                hand=((-0.2, 0.5, 0.12), (0.15, 0.65, 0.3)),
                 start=((-0.15, 0.85, 0.0), (0.2, 0.9, 0.0)),
             ),
         ),
@@ -132,7 +132,7 @@ TASKS: dict[str, Task] = {
             horizon=125,
             camera="paper-corner3",
             wide=Ranges(
-                hand=((-0.2, 0.4, 0.15), (0.2, 0.55, 0.3)),
+                hand=((-0.1, 0.45, 0.15), (0.2, 0.58, 0.3)),
                 start=((-0.15, 0.7, 0.16), (0.1, 0.9, 0.16)),
             ),
         ),
@@ -141,7 +141,7 @@ TASKS: dict[str, Task] = {
             horizon=125,
             camera="paper-corner",
             wide=Ranges(
-                hand=((-0.1, 0.5, 0.15), (0.15, 0.7, 0.3)),
+                hand=((-0.12, 0.5, 0.15), (0.08, 0.68, 0.3)),
                 start=((-0.12, 0.55, 0.0, 0.399, 0.55, 0.1319), (-0.02, 0.65, 0.001, 0.401, 0.65, 0.1321)),
             ),
         ),
@@ -150,7 +150,7 @@ TASKS: dict[str, Task] = {
             horizon=125,
             camera="paper-corner",
             wide=Ranges(
-                hand=((-0.15, 0.4, 0.15), (0.2, 0.6, 0.3)),
+                hand=((-0.15, 0.47, 0.15), (0.12, 0.6, 0.3)),
                 start=((-0.1, 0.6, 0.025, -0.1, 0.6, 0.1699), (0.12, 0.74, 0.02501, 0.1, 0.75, 0.1701)),
             ),
             patience=12,
@@ -160,11 +160,11 @@ TASKS: dict[str, Task] = {
             horizon=175,
             camera="paper-corner",
             wide=Ranges(
-                hand=((-0.15, 0.5, 0.12), (0.15, 0.7, 0.3)),
+                hand=((-0.15, 0.5, 0.17), (0.15, 0.7, 0.32)),
                 start=((-0.15, 0.55, 0.0299, -0.1, 0.85, 0.0), (0.15, 0.7, 0.0301, 0.1, 0.9, 0.0)),
             ),
             paper=Ranges(
-                hand=((-0.15, 0.5, 0.12), (0.15, 0.7, 0.3)),
+                hand=((-0.15, 0.5, 0.17), (0.15, 0.7, 0.32)),
                 start=((-0.15, 0.55, 0.0299, -0.025, 0.85, 0.0), (0.15, 0.7, 0.0301, 0.025, 0.9, 0.0)),
             ),
         ),
@@ -173,7 +173,7 @@ TASKS: dict[str, Task] = {
             horizon=175,
             camera="paper-corner4",
             wide=Ranges(
-                hand=((-0.15, 0.4, 0.08), (0.15, 0.43, 0.2)),
+                hand=((-0.05, 0.4, 0.08), (0.2, 0.44, 0.2)),
                 start=((-0.15, 0.7, 0.0), (0.15, 0.84, 0.0)),
             ),
         ),
@@ -182,8 +182,8 @@ TASKS: dict[str, Task] = {
             horizon=125,
             camera="paper-corner",
             wide=Ranges(
-                hand=((-0.15, 0.45, 0.12), (0.15, 0.65, 0.3)),
-                start=((-0.1, 0.55, 0.0, -0.15, 0.8, 0.0), (0.1, 0.65, 0.0, 0.15, 0.9, 0.0)),
+                hand=((-0.15, 0.5, 0.12), (0.15, 0.65, 0.3)),
+                start=((-0.1, 0.54, 0.0, -0.12, 0.83, 0.0), (0.1, 0.61, 0.0, 0.12, 0.9, 0.0)),
                 places="puck_channel",
             ),
         ),

@@ -42,7 +42,7 @@ class VideoMetrics:
     final_value: float
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def video_metrics(reward: FrameReward, features: Tensor) -> VideoMetrics:
     """All metrics of one video from its features (T, D); reversing and freezing need no further encoding."""
     length = len(features)

@@ -19,6 +19,7 @@ from timerewarder.data.resize import How
 from timerewarder.errors import UserError
 
 EncoderName = Literal["small", "clip-vit-b16", "vit-b16", "resnet34"]
+LEARNING_RATES: dict[EncoderName, float] = {"small": 1e-3, "clip-vit-b16": 2e-5, "vit-b16": 2e-5, "resnet34": 3e-4}
 CLIP_ID = "openai/clip-vit-base-patch16"
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -133,7 +134,7 @@ def _vit(name: str, weights: str | None, image_size: int | None, architecture: d
                 f"--image-size {image_size} does not fit {weights or CLIP_ID}, which takes {model.config.image_size}"
             )
     else:
-        if weights is not None:
+        if architecture is None and weights is not None:
             raise UserError("--encoder-weights does not go with vit-b16, which trains from scratch; use clip-vit-b16")
         # CLIPVisionConfig's own defaults are ViT-B/32.
         config = tf.CLIPVisionConfig(

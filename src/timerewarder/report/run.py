@@ -81,7 +81,7 @@ def find_model(run: Path) -> Path:
     raise UserError(f"there is no model in {run}: give a folder that `timerewarder fit` or `quickstart` wrote")
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def make_clip(reward: FrameReward, video: Video, kind: str = "held-out") -> Clip:
     """A video with all that the reward says of it; kind `reversed` plays it backwards."""
     frames = video.frames[::-1] if kind == "reversed" else video.frames

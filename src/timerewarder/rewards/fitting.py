@@ -60,7 +60,7 @@ def fit_network(
     return reward
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def validate(reward: FrameReward, store: FrameStore) -> dict[str, float]:
     """On held-out videos: mean absolute error of the distance over all pairs, and order from the first frame."""
     errors, orders = [], []

@@ -2,8 +2,6 @@
 
     target   d_1t = (t - 1) / (T - 1) in [0, 1]: the first frame of the pair is the video's first, the interval drawn
              with P proportional to 1/interval; two-hot                      reward   F(o_1, o_t+1) - F(o_1, o_t)
-
-F(o_1, o_1) is 0 by definition: no pair trains it.
 """
 
 from __future__ import annotations
@@ -54,8 +52,7 @@ class FromInit(PotentialReward):
 
     def potential(self, features: Tensor) -> Tensor:
         windows = self.windows(features)
-        values = self.code.decode(self.head(torch.cat([windows[:1].expand_as(windows), windows], -1)))
-        return torch.cat([torch.zeros_like(values[:1]), values[1:]])
+        return self.code.decode(self.head(torch.cat([windows[:1].expand_as(windows), windows], -1)))
 
 
 def fit(videos: Sources, config: Config, folder: Path | None = None, **opening: Any) -> FromInit:

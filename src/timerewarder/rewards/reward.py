@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -24,10 +24,11 @@ from timerewarder.data.resize import resize
 from timerewarder.data.videos import check_frames
 from timerewarder.errors import UserError
 from timerewarder.models.checkpoint import WEIGHTS, load_tensors, save_checkpoint
-from timerewarder.models.encoders import EncoderName, build_encoder
+from timerewarder.models.encoders import LEARNING_RATES, EncoderName, build_encoder
 from timerewarder.rewards.training import Training
 
 ENCODE_BATCH = 64
+C = TypeVar("C", bound="FrameConfig")
 
 
 class Reward(Protocol):
@@ -51,6 +52,12 @@ class FrameConfig:
     history: int = 0
     """Frames of the past that each side of a comparison sees beside its own; disambiguates back-and-forth motion."""
     training: Training = field(default_factory=Training)
+
+    def resolved(self: C) -> C:
+        """The same configuration with the encoder's learning rate filled in."""
+        if self.training.lr is not None:
+            return self
+        return replace(self, training=replace(self.training, lr=LEARNING_RATES[self.encoder]))
 
 
 class FrameReward(nn.Module):
@@ -91,18 +98,19 @@ class FrameReward(nn.Module):
         """Frames with their past, uint8 (N, history+1, S, S, 3) -> (N, (history+1) D), for training."""
         return self.encoder(frames.flatten(0, 1)).unflatten(0, frames.shape[:2]).flatten(1)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def encode(self, frames: np.ndarray) -> Tensor:
         """uint8 (T, H, W, 3) of any size -> features (T, D); every frame passes the encoder once."""
         frames = check_frames(frames)
         self.eval()
         pre = self.encoder.preprocessing
-        batches = (frames[i : i + ENCODE_BATCH] for i in range(0, len(frames), ENCODE_BATCH))
-        return torch.cat(
-            [self.encoder(torch.from_numpy(resize(b, pre.size, pre.how)).to(self.device)) for b in batches]
-        )
+        features = []
+        for start in range(0, len(frames), ENCODE_BATCH):
+            batch = np.ascontiguousarray(resize(frames[start : start + ENCODE_BATCH], pre.size, pre.how))
+            features.append(self.encoder(torch.from_numpy(batch).to(self.device)))
+        return torch.cat(features)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def score(self, frames: np.ndarray) -> np.ndarray:
         """uint8 (T, H, W, 3) -> float32 (T,). Entry t rewards arriving at frame t; entry 0 is 0."""
         return self.compare(self.encode(frames)).cpu().numpy()
@@ -174,9 +182,8 @@ class PotentialReward(FrameReward):
 class Stream:
     """Step-by-step rewards of one episode, equal to `score` on the whole of it.
 
-    Keeps the features of the first frame and of the last few. Putting the first one before them stands for all that
-    was dropped: comparisons look at the first frame and at `history` past frames only, and an episode's start is
-    padded with its first frame anyway.
+    Keeps the features of the first frame and of the last few, because a comparison looks at the first frame and at
+    `history` past frames only.
     """
 
     def __init__(self, reward: FrameReward) -> None:
@@ -190,10 +197,11 @@ class Stream:
         self.recent.clear()
         self.recent.append(self.first)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def step(self, frame: np.ndarray) -> float:
         """The reward for arriving at `frame`, uint8 (H, W, 3)."""
         if self.first is None:
             raise UserError("call stream.reset(first_frame) before stream.step(frame)")
         self.recent.append(self.reward.encode(np.asarray(frame)[None]))
-        return float(self.reward.compare(torch.cat([self.first, *self.recent]))[-1])
+        dropped = [] if self.recent[0] is self.first else [self.first]
+        return float(self.reward.compare(torch.cat([*dropped, *self.recent]))[-1])

@@ -11,7 +11,7 @@ that measure best on held-out videos; `PRESETS["paper"]` is the paper's table. D
 - `pairing="shared"`: the frames of a batch are encoded once and used in all pairs among them.
 - `antisymmetric="halved"`: r = (F(a,b) - F(b,a)) / 2, which cancels the constant bias that a running sum adds up, and
   makes standing still worth exactly 0.
-- a small encoder, AdamW 3e-4 and averaged weights, because the paper's ViT-B needs a GPU.
+- a small encoder, small batches, AdamW 1e-3 and averaged weights, because the paper's ViT-B needs a GPU.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Config(FrameConfig):
     """shared: encode the frames of a clip once and train on all pairs among them; independent: the paper's."""
     pairs: int = 16
     """Pairs in a batch, for independent pairing; each costs two encoded frames."""
-    clips: int = 4
+    clips: int = 2
     """Videos in a batch, for shared pairing."""
     clip_frames: int = 8
     """Frames encoded in each of them, an even number."""

@@ -22,7 +22,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from timerewarder.config import differing_keys
 from timerewarder.errors import UserError
@@ -41,8 +41,8 @@ class Training:
     """Length of the training in minutes of wall time instead of epochs."""
     epoch_frames: int = 20_000
     """Encoded frames in an epoch. The paper's epoch is 10,000 pairs, which is 20,000 frames."""
-    lr: float = 3e-4
-    """Learning rate."""
+    lr: float | None = None
+    """Learning rate; default: what suits the encoder (1e-3 for small, 3e-4 for resnet34, 2e-5 for the ViTs)."""
     warmup_epochs: float = 0.05
     """Epochs over which the learning rate rises linearly from zero."""
     optimizer: Literal["adamw", "adam"] = "adamw"
@@ -68,7 +68,7 @@ class Training:
 
     def __post_init__(self) -> None:
         for name, low in (("epochs", 0), ("epoch_frames", 1), ("lr", 0), ("validate_every", 1), ("patience", 0)):
-            if not getattr(self, name) >= low:
+            if getattr(self, name) is not None and not getattr(self, name) >= low:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small: give at least {low}")
         if self.minutes is not None and not self.minutes > 0:
             raise UserError(f"--minutes {self.minutes} is not a length of time: give a positive number")
@@ -139,6 +139,18 @@ def bf16_is_native(device: torch.device) -> bool:
     return device.type == "cpu" and any(check() for check in checks if check)
 
 
+def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
+    """Exponential average of weights for AveragedModel; its memory grows with the steps taken, up to 1 / (1 - decay)."""
+
+    @torch.no_grad()
+    def update(averaged: list[Tensor], current: list[Tensor], taken: Tensor) -> None:
+        weight = 1 - min(decay, (1 + float(taken)) / (10 + float(taken)))
+        for average, value in zip(averaged, current, strict=True):
+            average.lerp_(value, weight)
+
+    return update
+
+
 class _Loop:
     def __init__(
         self,
@@ -149,6 +161,8 @@ class _Loop:
         identity: dict[str, Any],
     ) -> None:
         self.options, self.accelerator, self.folder, self.identity = options, accelerator, folder, identity
+        assert options.lr is not None, "resolve the configuration first"
+        self.lr = options.lr
         if options.device not in ("auto", accelerator.device.type):
             raise UserError(
                 f"--device {options.device} is not available here (found {accelerator.device.type}): use --device auto"
@@ -157,10 +171,8 @@ class _Loop:
         optimizers = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
         decay = {"weight_decay": options.weight_decay} if options.optimizer == "adamw" else {}
         self.network = network.to(accelerator.device)
-        self.optimizer = optimizers[options.optimizer](network.parameters(), lr=options.lr, **decay)
-        self.average = (
-            AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(options.ema)) if options.ema > 0 else None
-        )
+        self.optimizer = optimizers[options.optimizer](network.parameters(), lr=self.lr, **decay)
+        self.average = AveragedModel(network, multi_avg_fn=running_average(options.ema)) if options.ema > 0 else None
         self.best: dict[str, Tensor] | None = None
         self.progress = Progress()
         self._resume()
@@ -227,7 +239,7 @@ class _Loop:
         batch = sample(rng)
         warmup = options.warmup_epochs * options.epoch_frames
         for group in self.optimizer.param_groups:
-            group["lr"] = options.lr * min(1.0, (self.progress.frames + batch.encoded_frames) / max(warmup, 1))
+            group["lr"] = self.lr * min(1.0, (self.progress.frames + batch.encoded_frames) / max(warmup, 1))
         self.prepared.train()
         with torch.autocast(self.accelerator.device.type, torch.bfloat16, enabled=self.bf16):
             loss = self.prepared({name: t.to(self.accelerator.device) for name, t in batch.tensors.items()})
