@@ -243,7 +243,8 @@ def test_resampling_every_kind(folder: Path, suffix: str) -> None:
 
 def test_resampling_an_avi_with_pictures_out_of_order(folder: Path) -> None:
     """Avi has no presentation times; H.264 with B-frames makes that visible."""
-    encode(folder / "a.avi", numbered(24), like=".mov", options={"b-adapt": "0"})
+    reordered = {"bf": "3", "x264-params": "b-adapt=0:b-pyramid=2:scenecut=0:keyint=100"}
+    encode(folder / "a.avi", numbered(24), like=".mov", options=reordered)
     assert numbers(read_one(folder, fps=5).frames) == list(range(0, 24, 2))
 
 
@@ -322,7 +323,7 @@ def test_damage_that_the_decoder_reports(folder: Path) -> None:
 
 
 def test_damage_that_the_decoder_marks(folder: Path) -> None:
-    path = damage(encode(folder / "a.mp4", scene(40)), 8, b"\x55" * 30)
+    path = damage(encode(folder / "a.mp4", scene(40), like=".mov"), 14, b"\x13\x37\xca\xfe" * 5)
     assert re.search(r"a\.mp4: is damaged at frame \d+", reason(path))
 
 

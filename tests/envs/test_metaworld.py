@@ -56,7 +56,8 @@ def test_a_seed_fixes_the_episode_whatever_came_before() -> None:
         used.step(used.expert_action())
     for env in (used, new):
         env.reset(seed=5)
-    assert used.start is not None and new.start is not None
+    assert used.start is not None
+    assert new.start is not None
     assert np.array_equal(used.start.hand, new.start.hand)
     for action in random_actions(10):
         for mine, others in zip(used.step(action), new.step(action), strict=True):
@@ -76,7 +77,8 @@ def test_starts_differ_between_episodes_and_stay_in_the_task_ranges() -> None:
         assert np.abs(env.env.get_endeff_pos() - env.start.hand).max() < 0.01
     for drawn, box in ((hands, env.ranges.hand), (vectors, env.ranges.start)):
         assert box is not None
-        assert np.all(np.array(drawn) >= box[0]) and np.all(np.array(drawn) <= box[1])
+        assert np.all(np.array(drawn) >= box[0])
+        assert np.all(np.array(drawn) <= box[1])
         wide = np.array(box[1]) > np.array(box[0])
         assert np.all(np.ptp(drawn, axis=0)[wide] > 0)
 

@@ -23,32 +23,47 @@ def env() -> MetaWorld:
     return env
 
 
-def draw(env: MetaWorld, camera: str, **options) -> np.ndarray:
-    renderer = Renderer(env.env.model, CAMERAS[camera], **options)
-    picture = renderer(env.env.data)
-    renderer.close()
-    return picture.astype(int)
+@pytest.fixture(scope="module")
+def renderers(env: MetaWorld) -> dict[str, Renderer]:
+    some = CAMERAS["topview"]
+    return {
+        "fast": Renderer(env.env.model, some),
+        "plain": Renderer(env.env.model, some, faces=None),
+        "exact": Renderer(env.env.model, some, mode="exact"),
+    }
+
+
+def draw(env: MetaWorld, renderer: Renderer, camera: str) -> np.ndarray:
+    renderer.aim(CAMERAS[camera])
+    return renderer(env.env.data).astype(int)
 
 
 @pytest.mark.parametrize("camera", CAMERAS)
-def test_every_camera_shows_the_same_fast_and_exact_the_same_way_up(env: MetaWorld, camera: str) -> None:
-    fast, exact = draw(env, camera), draw(env, camera, mode="exact")
+def test_every_camera_shows_the_same_fast_and_exact_the_same_way_up(
+    env: MetaWorld, renderers: dict[str, Renderer], camera: str
+) -> None:
+    fast, exact = draw(env, renderers["fast"], camera), draw(env, renderers["exact"], camera)
     assert fast.shape == exact.shape == (84, 84, 3)
     assert fast.std() > 10  # not black, not one colour
     difference = np.abs(fast - exact).mean()
-    assert difference < 15  # shadows and reflections
+    assert difference < 20  # shadows and reflections
     for turned in (exact[::-1], exact[:, ::-1], exact[::-1, ::-1]):
         assert difference < 0.7 * np.abs(fast - turned).mean()
 
 
-@pytest.mark.parametrize("camera", ["corner2", "topview", "gripperPOV"])
-def test_exact_is_metaworlds_own_picture(camera: str) -> None:
-    own = ENVIRONMENTS["drawer-open-v3"](render_mode="rgb_array", camera_name=camera, width=84, height=84)
+def test_exact_is_metaworlds_own_picture() -> None:
+    own = ENVIRONMENTS["drawer-open-v3"](render_mode="rgb_array", width=84, height=84)
     mujoco.mj_forward(own.model, own.data)
-    expected = own.render()
+    expected = {}
+    for camera in ("corner2", "topview", "gripperPOV"):
+        own.mujoco_renderer.camera_id = own.model.camera(camera).id
+        expected[camera] = own.render()
     own.close()
-    renderer = Renderer(own.model, CAMERAS[camera], mode="exact")
-    assert np.array_equal(renderer(own.data), expected)
+    renderer = Renderer(own.model, CAMERAS["corner"], mode="exact")
+    for camera, picture in expected.items():
+        renderer.aim(CAMERAS[camera])
+        assert np.array_equal(renderer(own.data), picture)
+    renderer.close()  # before `own` is deleted, which frees its drawing resources in whichever context is current
 
 
 @pytest.mark.parametrize("camera", ["paper-corner", "paper-corner3", "paper-corner4", "corner2-upright"])
@@ -68,9 +83,10 @@ def test_gravity_points_down_in_moved_cameras(camera: str) -> None:
     env.close()
 
 
-def test_decimated_meshes_look_like_the_original(env: MetaWorld) -> None:
-    for camera in ("paper-corner", "corner2"):
-        assert 0 < np.abs(draw(env, camera) - draw(env, camera, faces=None)).mean() < 1.5
+@pytest.mark.parametrize("camera", ["paper-corner", "paper-corner3", "corner2"])
+def test_decimated_meshes_look_like_the_original(env: MetaWorld, renderers: dict[str, Renderer], camera: str) -> None:
+    fast, plain = draw(env, renderers["fast"], camera), draw(env, renderers["plain"], camera)
+    assert 0 < np.abs(fast - plain).mean() < 1.5
 
 
 def test_decimation_meets_its_budget_and_leaves_the_simulator_alone(env: MetaWorld) -> None:
@@ -86,11 +102,12 @@ def test_decimation_meets_its_budget_and_leaves_the_simulator_alone(env: MetaWor
 
 
 @pytest.mark.parametrize("camera", CAMERAS)
-def test_leaving_out_what_is_out_of_view_changes_no_pixel(env: MetaWorld, camera: str) -> None:
-    renderer = Renderer(env.env.model, CAMERAS[camera])
-    picture = renderer(env.env.data)
-    renderer._radius[:] = np.inf
-    assert np.array_equal(renderer(env.env.data), picture)
+def test_leaving_out_what_is_out_of_view_changes_no_pixel(
+    env: MetaWorld, renderers: dict[str, Renderer], camera: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture = draw(env, renderers["fast"], camera)
+    monkeypatch.setattr(renderers["fast"], "_radius", np.full(env.env.model.ngeom, np.inf))
+    assert np.array_equal(draw(env, renderers["fast"], camera), picture)
 
 
 def test_renderers_do_not_disturb_each_other(env: MetaWorld) -> None:
@@ -102,18 +119,19 @@ def test_renderers_do_not_disturb_each_other(env: MetaWorld) -> None:
     assert np.array_equal(first(env.env.data), picture)
 
 
-def test_larger_pictures_show_the_same(env: MetaWorld) -> None:
-    small, large = draw(env, "paper-corner"), draw(env, "paper-corner", size=252)
-    shrunk = large.reshape(84, 3, 84, 3, 3).mean((1, 3))
+def test_larger_pictures_show_the_same_with_more_faces(env: MetaWorld, renderers: dict[str, Renderer]) -> None:
+    larger = Renderer(env.env.model, CAMERAS["paper-corner"], size=252)
+    small, large = draw(env, renderers["fast"], "paper-corner"), larger(env.env.data)
     assert large.shape == (252, 252, 3)
-    assert np.abs(small - shrunk).mean() < 5
+    assert np.abs(small - large.reshape(84, 3, 84, 3, 3).mean((1, 3))).mean() < 5
+    assert larger.faces > 2 * renderers["fast"].faces
 
 
 def test_bad_arguments(env: MetaWorld) -> None:
     with pytest.raises(UserError, match="at least 1 pixel"):
-        draw(env, "corner2", size=0)
+        Renderer(env.env.model, CAMERAS["corner2"], size=0)
     with pytest.raises(UserError, match="unknown render mode"):
-        draw(env, "corner2", mode="slow")
+        Renderer(env.env.model, CAMERAS["corner2"], mode="slow")
 
 
 def test_without_opengl_states_work_and_drawing_says_what_to_install() -> None:

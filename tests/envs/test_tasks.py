@@ -53,7 +53,8 @@ def test_unknown_cameras_and_ranges() -> None:
 
 def test_basketball_has_the_published_goal_range_too() -> None:
     wide, paper = (tasks.task("basketball").ranges(name).start for name in ("wide", "paper"))
-    assert wide is not None and paper is not None
+    assert wide is not None
+    assert paper is not None
     assert (paper[0][3], paper[1][3]) == (-0.025, 0.025)
     assert (wide[0][3], wide[1][3]) == (-0.1, 0.1)
     assert tasks.task("drawer-open").ranges("paper") == tasks.task("drawer-open").ranges("wide")

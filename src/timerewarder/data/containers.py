@@ -4,7 +4,7 @@
 - Colours are converted exactly (`colours`), by the matrix and range that the file declares.
 - Times are presentation times, so variable frame rates are exact. Avi has none: there frame i is at i / rate.
 - A file is bad if it is cut off (`wholeness`), if the decoder reports an error or a corrupt picture, or if pictures are
-  missing. Damage inside a picture that the decoder patches over without a word cannot be seen.
+  missing. Damage that still decodes as some picture cannot be seen.
 """
 
 from __future__ import annotations

@@ -127,12 +127,12 @@ def collect(
     started = time.perf_counter()
     new = episodes - len(rows)
     if new > 0:
+        processes = _workers(workers, new)
         _write_index(out, settings, rows)
         try:
-            _go_on(out, settings, rows, episodes, _workers(workers, new))
+            _go_on(out, settings, rows, episodes, processes)
         finally:
-            for leftover in out.glob(".attempt_*"):
-                leftover.unlink(missing_ok=True)
+            _tidy(out, rows)
     return {
         "out": str(out),
         "task": settings.task,
@@ -238,16 +238,20 @@ def _go_on(out: Path, settings: Settings, rows: list[Row], episodes: int, worker
 def _hopeless(out: Path, settings: Settings, rows: list[Row], episodes: int) -> UserError:
     wanted = "episode" if settings.keep == "all" else settings.keep
     remedy = REMEDIES.get((settings.policy, settings.keep), "use another policy")
-    if rows:
-        state = f"{len(rows)} of {episodes} are in {out}"
-    else:
-        (out / "index.json").unlink()
-        with contextlib.suppress(OSError):  # somebody else's hidden files stay, and the folder with them
-            out.rmdir()
-        state = "nothing was written"
+    state = f"{len(rows)} of {episodes} are in {out}" if rows else "nothing was written"
     return UserError(
         f"policy {settings.policy} on {settings.task}: no {wanted} in {GIVE_UP} attempts ({state}): {remedy}"
     )
+
+
+def _tidy(out: Path, rows: list[Row]) -> None:
+    """Remove what unfinished attempts left, and the folder itself if it holds no episode."""
+    for leftover in out.glob(".attempt_*"):
+        leftover.unlink(missing_ok=True)
+    if not rows:
+        (out / "index.json").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody else's hidden files stay, and the folder with them
+            out.rmdir()
 
 
 def _scratch(out: Path, attempt: int, suffix: str) -> Path:

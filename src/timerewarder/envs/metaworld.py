@@ -76,7 +76,7 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         self.env.max_path_length = max(self.env.max_path_length, self.horizon)
         self.env._set_task_called = True
         self.env.seeded_rand_vec = True
-        self._hand = self.ranges.hand or (self.env.hand_init_pos, self.env.hand_init_pos)
+        self._hand = self._around_its_own_hand() if self.ranges.hand is None else np.array(self.ranges.hand)
         if self.ranges.start is not None:
             low, high = (np.array(corner) for corner in self.ranges.start)
             self.env._random_reset_space = gymnasium.spaces.Box(low, high, dtype=np.float64)
@@ -88,6 +88,12 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         unbounded = np.full(39, np.inf)
         self.observation_space = gymnasium.spaces.Box(-unbounded, unbounded, dtype=np.float64)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), dtype=np.float32)
+
+    def _around_its_own_hand(self) -> NDArray[np.float64]:
+        """The box of hand starts around Meta-World's own, (2, 3); without a spread, that one spot twice."""
+        own, spread = np.array(self.env.hand_init_pos, np.float64), np.array(self.ranges.spread)
+        low, high = np.maximum(own - spread, self.env.mocap_low), np.minimum(own + spread, self.env.mocap_high)
+        return np.stack([np.minimum(own, low), np.maximum(own, high)])  # its own may lie beyond
 
     @property
     def episode_steps(self) -> int:
@@ -101,13 +107,14 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         env = self.env
         env.model.body_pos[:], env.model.site_pos[:] = self._body_pos, self._site_pos
         env.curr_path_length, self._steps, self._closing = 0, 0, 0
-        env.hand_init_pos = self.np_random.uniform(*self._hand)
+        hand = self.np_random.uniform(*self._hand)
+        env.hand_init_pos = hand
         # As SawyerXYZEnv.reset does: the model is reset twice, because the first time the hand moves around the old
         # objects. The first draws the start (and draws again while the task finds it impossible), the second keeps it.
         env.np_random, env._freeze_rand_vec = self.np_random, False
         env.reset_model()
         env._freeze_rand_vec = True
-        self.start = Start(env.hand_init_pos, np.array(env._last_rand_vec))
+        self.start = Start(hand, np.array(env._last_rand_vec))
         if self.ranges.places is not None:
             env.model.body(self.ranges.places).pos[:2] = self.start.vector[:2]
         mujoco.mj_resetData(env.model, env.data)

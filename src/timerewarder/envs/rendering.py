@@ -5,8 +5,7 @@
 no multisampling, meshes decimated to about 8,000 faces, rounder shapes and the floor with fewer facets, and whatever
 lies outside the view left out. Physics never sees that copy, and drawing writes nothing into the simulator's data.
 
-A model copy can draw the original's data because all its sizes agree: decimated meshes are written over the start of
-the original arrays and the rest is left unused.
+A model copy can draw the original's data because all its sizes agree.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
-from timerewarder.envs.simulator import fast_simplification, mujoco, open_gl
+from timerewarder.envs.meshes import decimate
+from timerewarder.envs.simulator import mujoco, open_gl
 from timerewarder.envs.tasks import Camera
 from timerewarder.errors import UserError
 
@@ -50,7 +49,6 @@ class Renderer:
         self._size = size
         self._fast = mode == "fast"
         self._model = _light_copy(model, size, faces) if self._fast else _exact_copy(model, size)
-        self._flip = camera.flip
         self._rows = np.empty((size, size, 3), np.uint8)
         self._gl, self._context = open_gl(self._model, size)
         _close_before_exit()
@@ -62,7 +60,7 @@ class Renderer:
         if self._fast:
             self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
             self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = 0
-        self._aim(camera)
+        self.aim(camera)
         self._groups = self._model.geom_group.copy()
         planes = self._model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
         # Decimation may push a vertex a little out of the original's bounding sphere.
@@ -98,8 +96,9 @@ class Renderer:
     def __del__(self) -> None:
         self.close()
 
-    def _aim(self, camera: Camera) -> None:
-        """Point the scene's camera: at Meta-World's own of that name, or at the pose given."""
+    def aim(self, camera: Camera) -> None:
+        """Draw from this camera from now on."""
+        self._flip = camera.flip
         self._camera = mujoco.MjvCamera()
         self._pose: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
         if camera.pos is None:
@@ -170,82 +169,12 @@ def _light_copy(model: Any, size: int, faces: int | None) -> Any:
     """A copy that is cheap to draw: few mesh faces (or all, for `None`) and nothing finer than the picture shows."""
     model = copy.copy(model)
     model.vis.global_.offwidth = model.vis.global_.offheight = size
-    model.vis.quality.offsamples = 0
+    model.vis.quality.offsamples = model.vis.quality.shadowsize = 0
     if faces is None:
         return model
     model.vis.quality.numslices, model.vis.quality.numstacks, model.vis.quality.numquads = 16, 8, 2
     planes = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     model.geom_size[planes, 2] = 1.0  # spacing of a plane's grid: 0.1 would draw the floor with 12,800 triangles
     finer = max(1.0, size / FACES_SIZE)
-    limit = _limit(model.mesh_facenum, int(faces * finer))
-    # Twice the limit: a small mesh is often the thin handle that the task is about, and little would be saved.
-    for mesh in np.flatnonzero(model.mesh_facenum > 2 * limit):
-        _decimate(model, int(mesh), limit, WELD / finer)
+    decimate(model, int(faces * finer), WELD / finer)
     return model
-
-
-def _limit(counts: NDArray[np.int32], budget: int) -> int:
-    """The largest number of faces a mesh may keep so that all meshes together stay within the budget."""
-    low, high = 4, int(counts.max())
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if np.minimum(counts, middle).sum() <= budget else (low, middle - 1)
-    return low
-
-
-def _decimate(model: Any, mesh: int, target: int, weld: float) -> None:
-    """Overwrite a mesh of the copy with about `target` faces; leave it as it is if the result would not fit."""
-    at, faces_at, normals_at = model.mesh_vertadr[mesh], model.mesh_faceadr[mesh], model.mesh_normaladr[mesh]
-    vertices = model.mesh_vert[at : at + model.mesh_vertnum[mesh]]
-    normals = model.mesh_normal[normals_at : normals_at + model.mesh_normalnum[mesh]]
-    faces = model.mesh_face[faces_at : faces_at + model.mesh_facenum[mesh]]
-    corner_normals = model.mesh_facenormal[faces_at : faces_at + model.mesh_facenum[mesh]]
-
-    new_vertices, new_faces = _weld(vertices, faces, weld)
-    if len(new_faces) > target:
-        # agg 4: gentler than the default of 7, for fewer torn surfaces.
-        new_vertices, new_faces = fast_simplification.simplify(new_vertices, new_faces, target_count=target, agg=4)
-    known = np.unique(np.stack([faces.ravel(), corner_normals.ravel()], axis=1), axis=0)
-    new_normals, new_corners = _transfer_normals(vertices[known[:, 0]], normals[known[:, 1]], new_vertices, new_faces)
-
-    sizes = len(new_vertices), len(new_faces), len(new_normals)
-    if any(new > old for new, old in zip(sizes, (len(vertices), len(faces), len(normals)), strict=True)):
-        return
-    vertices[: sizes[0]], faces[: sizes[1]], normals[: sizes[2]] = new_vertices, new_faces, new_normals
-    corner_normals[: sizes[1]] = new_corners
-    model.mesh_vertnum[mesh], model.mesh_facenum[mesh], model.mesh_normalnum[mesh] = sizes
-    model.mesh_graphadr[mesh] = -1  # the convex hull indexes the old vertices; it is not drawn
-
-
-def _weld(
-    vertices: NDArray[np.float32], faces: NDArray[np.int32], tolerance: float
-) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Join vertices that share a cell of a grid, and drop faces that vanish.
-
-    The robot's meshes are hundreds of separate patches; simplified unjoined, they tear apart.
-    """
-    cells = np.round(vertices / tolerance).astype(np.int64)
-    joined = np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
-    sums = np.stack([np.bincount(joined, vertices[:, axis]) for axis in range(3)], axis=1)
-    points = sums / np.bincount(joined)[:, None]
-    a, b, c = joined[faces].T
-    solid = np.stack([a, b, c], axis=1)[(a != b) & (b != c) & (a != c)]
-    first = np.unique(np.sort(solid, axis=1), axis=0, return_index=True)[1]
-    return points.astype(np.float32), solid[np.sort(first)].astype(np.int32)
-
-
-def _transfer_normals(
-    points: NDArray[np.float32], normals: NDArray[np.float32], vertices: NDArray[np.float32], faces: NDArray[np.int32]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Normals (N, 3) of a decimated mesh and their indices at its faces' corners (F, 3).
-
-    Each corner takes, of the original normals at points nearby, the one that agrees best with its face: edges stay
-    sharp and curved parts smooth.
-    """
-    near = cKDTree(points).query(vertices, k=min(4, len(points)))[1].reshape(len(vertices), -1)
-    candidates = near[faces]  # (F, 3, k)
-    a, b, c = (vertices[faces[:, corner]] for corner in range(3))
-    agreement = np.einsum("fckd,fd->fck", normals[candidates], np.cross(b - a, c - a))
-    chosen = np.take_along_axis(candidates, agreement.argmax(-1)[..., None], axis=-1)[..., 0]
-    used, index = np.unique(chosen, return_inverse=True)
-    return normals[used], index.reshape(chosen.shape)

@@ -55,17 +55,20 @@ CAMERAS: dict[str, Camera] = _cameras()
 class Ranges:
     """Where an episode may start. `None` leaves Meta-World's own.
 
-    `hand`: box of the gripper's start position. `start`: box of Meta-World's random vector, whose meaning is the task's
+    `hand`: box of the gripper's start position; `spread`: instead, half the size of a box around Meta-World's own, cut
+    where the hand cannot reach. `start`: box of Meta-World's random vector, whose meaning is the task's
     (the object's position, and after it the goal's where the task has one apart from the object).
     `places`: a body that Meta-World leaves at one spot though the vector begins with its position; it is put there.
     """
 
     hand: Box | None = None
+    spread: XYZ = (0.0, 0.0, 0.0)
     start: Box | None = None
     places: str | None = None
 
 
 METAWORLD = Ranges()
+OTHERS_WIDE = Ranges(spread=(0.1, 0.05, 0.05))
 RANGES = ("wide", "paper", "metaworld")
 
 
@@ -240,7 +243,7 @@ def task(name: str) -> Task:
     if plain in TASKS:
         return TASKS[plain]
     if plain in OTHERS:
-        return Task(plain, horizon=250, camera="corner2-upright", wide=METAWORLD)
+        return Task(plain, horizon=250, camera="corner2-upright", wide=OTHERS_WIDE)
     names = [*TASKS, *OTHERS]
     near = difflib.get_close_matches(plain, names, n=3, cutoff=0.4) or list(TASKS)
     raise UserError(f"unknown task {name!r}: did you mean {', '.join(near)}?")
