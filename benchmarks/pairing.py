@@ -2,17 +2,16 @@
 
     python benchmarks/pairing.py --seeds 3 --out results/pairing.csv
 
-Records drawer-open with Meta-World's own corner2 camera (100 videos to train on, 50 held out), trains both pairings with
-the default options of the small encoder, and measures the held-out videos as it goes. Prints, as a mean over seeds, the
-frames after which `voc_from_first` stays at 0.98 or above for the rest of the run, their ratio, and the lowest
-running-sum `voc` from there on.
+Records drawer-open with Meta-World's own corner2 camera (100 videos to train on, 50 held out), trains both pairings
+with the default options of the small encoder, and measures the held-out videos as it goes. Prints, as a mean over seeds,
+the frames from which `voc_from_first` stays at 0.98 or above for the rest of the run, the frames from which the
+running-sum `voc` does too, and the ratios of the two pairings.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import dataclasses
 import json
 from pathlib import Path
 
@@ -49,14 +48,12 @@ def run(config: Config, training: FrameStore, heldout: FrameStore) -> list[dict[
     return [{"frames": log["frames"], **row} for log, row in zip(progress.rows, rows, strict=True)]
 
 
-def frames_to_goal(rows: list[dict[str, float]]) -> tuple[float, float]:
-    """Frames from which `voc_from_first` stays at the goal, and the lowest running-sum `voc` from there on."""
+def frames_to_goal(rows: list[dict[str, float]], names: tuple[str, ...]) -> float:
+    """Frames from which all the named metrics stay at the goal to the end of the run."""
     start = len(rows)
-    while start and rows[start - 1]["voc_from_first"] >= GOAL:
+    while start and all(rows[start - 1][name] >= GOAL for name in names):
         start -= 1
-    if start == len(rows):
-        return float("inf"), float("nan")
-    return rows[start]["frames"], min(row["voc"] for row in rows[start:])
+    return rows[start]["frames"] if start < len(rows) else float("inf")
 
 
 def main() -> None:
@@ -71,9 +68,8 @@ def main() -> None:
     collect("drawer-open", 100, options.data / "train", camera="corner2")
     collect("drawer-open", 50, options.data / "heldout", seed=1, camera="corner2")
     training, heldout = (open_store(options.data / name, 84) for name in ("train", "heldout"))
-    table, summary = [], {}
+    table, reached = [], {}
     for pairing in ("shared", "independent"):
-        found = []
         for seed in range(options.seeds):
             loop = Training(
                 seed=seed, epochs=1.0, epoch_frames=options.frames, warmup_epochs=1000 / options.frames,
@@ -81,24 +77,28 @@ def main() -> None:
             )  # fmt: skip
             config = Config(pairing=pairing, pairs=8, clips=2, clip_frames=8, training=loop).resolved()
             rows = run(config, training, heldout)
-            found.append(frames_to_goal(rows))
+            found = frames_to_goal(rows, ("voc_from_first",)), frames_to_goal(rows, ("voc_from_first", "voc"))
+            reached.setdefault(pairing, []).append(found)
             table += [{"pairing": pairing, "seed": seed, **row} for row in rows]
             print(
-                f"{pairing:<12} seed {seed}: {found[-1][0]:.0f} frames to {GOAL}, lowest voc after {found[-1][1]:.4f}"
+                f"{pairing:<12} seed {seed}: voc_from_first {GOAL} from {found[0]:.0f} frames on, voc too from {found[1]:.0f}"
             )
-        summary[pairing] = {
-            "frames_to_goal": float(np.mean([f for f, _ in found])),
-            "lowest_voc": min(v for _, v in found),
-        }
-    summary["ratio"] = summary["independent"]["frames_to_goal"] / summary["shared"]["frames_to_goal"]
-    summary["settings"] = {"frames_a_step": 16, "lr": config.training.lr, **dataclasses.asdict(config.training)}
+    (shared, shared_both), (independent, independent_both) = (np.mean(reached[p], axis=0) for p in reached)
+    summary = {
+        "shared": {"voc_from_first": shared, "both": shared_both},
+        "independent": {"voc_from_first": independent, "both": independent_both},
+        "ratio": independent / shared,
+        "ratio_both": independent_both / shared_both,
+        "frames_a_step": 16,
+        "lr": config.training.lr,
+    }
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         with options.out.open("w", newline="") as file:
             writer = csv.DictWriter(file, fieldnames=list(table[0]), lineterminator="\n")
             writer.writeheader()
             writer.writerows(table)
-    print(f"shared needs {summary['ratio']:.2f} times fewer frames")
+    print(f"shared needs {summary['ratio']:.2f} times fewer frames, {summary['ratio_both']:.2f} for both metrics")
     if options.json:
         print(json.dumps(summary))
 

@@ -2,7 +2,7 @@
 
     python benchmarks/voc.py --out results/voc.csv
 
-For each task: `timerewarder demos` three times, `timerewarder fit --encoder small --minutes 1`, `timerewarder evaluate`.
+For each task: `timerewarder demos` three times, `fit --encoder small --minutes 1`, `evaluate`.
 A second row a task, `full-length`, is for videos that go on after success to the end of the episode, standing still;
 `value_after_success` is the share of the final value that was gained there and must be near 0. Rows that are already in
 the csv are kept, so an interrupted study goes on.
@@ -52,7 +52,9 @@ def measure(task: str, videos: str, data: Path, episodes: int, minutes: float) -
         "value_after_success": round(value_after_success(reward, heldout), 4),
         "encoded_frames": reward.record["training"]["encoded_frames"],
         "seed": reward.config.training.seed,
-        "commit": subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip(),
+        "commit": subprocess.run(
+            ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
+        ).stdout.strip(),
         "command": f"python benchmarks/voc.py --tasks {task} --episodes {episodes} --minutes {minutes:g}",
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json as jsonlib
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -25,7 +26,10 @@ SkipBad = Annotated[
 ]
 Videos = Annotated[
     tuple[str, ...],
-    tyro.conf.arg(metavar="VIDEO...", help="Files and folders, mixed at will: mp4, mov, webm, mkv, avi, gif, npz, npy, folders of images."),
+    tyro.conf.arg(
+        metavar="VIDEO...",
+        help="Files and folders, mixed at will: mp4, mov, webm, mkv, avi, gif, npz, npy, folders of images.",
+    ),
 ]
 
 
@@ -40,7 +44,9 @@ def demos(
     camera: str | None = None,
     render: Literal["fast", "exact"] = "fast",
     full_length: bool = False,
-    ranges: Literal["wide", "metaworld"] = "wide",
+    ranges: Literal["wide", "paper", "metaworld"] = "wide",
+    action_repeat: int = 2,
+    horizon: int | None = None,
     workers: int | None = None,
     json: Json = False,
 ) -> dict[str, Any]:
@@ -57,14 +63,16 @@ def demos(
         camera: Camera; default: the paper's for the task.
         render: fast: no shadows or reflections, lighter meshes; exact: as Meta-World draws.
         full_length: Go on after success to the end of the episode.
-        ranges: Start ranges of hand and objects: widened as in the paper, or Meta-World's own.
+        ranges: Start ranges of hand and objects: wide, paper (wide, with basketball's goal narrowed), metaworld's own.
+        action_repeat: Environment steps for each action, and so for each frame.
+        horizon: Length of an episode in environment steps; default: the paper's for the task.
         workers: Processes; default: one for each core, at most 4.
     """
     from timerewarder.envs.demos import collect
 
     return collect(
         task, episodes, out, seed=seed, size=size, policy=policy, keep=keep, camera=camera, render=render,
-        full_length=full_length, ranges=ranges, workers=workers,
+        full_length=full_length, ranges=ranges, action_repeat=action_repeat, horizon=horizon, workers=workers,
     )  # fmt: skip
 
 
@@ -221,7 +229,8 @@ def _run(arguments: list[str]) -> None:
     if verb not in VERBS:
         raise UserError(f"unknown verb {verb!r}{nearest(verb, VERBS)}")
     result = fit(rest) if verb == "fit" else tyro.cli(VERBS[verb], prog=f"timerewarder {verb}", args=rest)
-    _show(result, as_json="--json" in rest)
+    if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
+        _show(result, as_json="--json" in rest)
 
 
 def _show(result: dict[str, Any], as_json: bool) -> None:

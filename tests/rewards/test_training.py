@@ -3,6 +3,7 @@
 import csv
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,6 +28,12 @@ FLAGS = [
 def fit_process(videos, out):
     command = [sys.executable, "-m", "timerewarder", "fit", str(videos), f"--out={out}", *FLAGS, "--json"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def finish(process):
@@ -74,11 +81,11 @@ def test_what_a_fit_leaves(uninterrupted):
 
 
 def test_two_processes_through_accelerate(videos, heldout, tmp_path):
-    launch = "-m accelerate.commands.launch --cpu --num_processes=2 --num_machines=1 --mixed_precision=no"
-    launch += " --dynamo_backend=no --main_process_port=0 -m timerewarder fit"
-    command = [sys.executable, *launch.split(), str(videos), f"--out={tmp_path / 'two'}", *FLAGS]
+    launch = f"-m torch.distributed.run --nproc_per_node=2 --master_port={free_port()} -m timerewarder fit"
+    command = [sys.executable, *launch.split(), str(videos), f"--out={tmp_path / 'two'}", *FLAGS, "--json"]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert finished.returncode == 0, finished.stderr
+    assert len(finished.stdout.splitlines()) == 1  # only one process speaks
     reward = tr.load(tmp_path / "two")
     assert reward.record["training"]["encoded_frames"] == 4000
     assert reward.record["training"]["steps"] == 125  # 32 frames a step: 16 in each process

@@ -107,7 +107,7 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         env = self.env
         env.model.body_pos[:], env.model.site_pos[:] = self._body_pos, self._site_pos
         env.curr_path_length, self._steps, self._closing = 0, 0, 0
-        hand = self.np_random.uniform(*self._hand)
+        hand = np.asarray(self.np_random.uniform(*self._hand))
         env.hand_init_pos = hand
         # As SawyerXYZEnv.reset does: the model is reset twice, because the first time the hand moves around the old
         # objects. The first draws the start (and draws again while the task finds it impossible), the second keeps it.

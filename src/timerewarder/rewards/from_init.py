@@ -1,7 +1,7 @@
 """Only from init (paper, appendix "Alternative Temporal Modeling Approaches", 1).
 
-    target   d_1t = (t - 1) / (T - 1) in [0, 1]: the first frame of the pair is the video's first, the interval drawn
-             with P proportional to 1/interval; two-hot                      reward   F(o_1, o_t+1) - F(o_1, o_t)
+target   d_1t = (t - 1) / (T - 1) in [0, 1]: the first frame of the pair is the video's first, the interval drawn
+         with P proportional to 1/interval; two-hot                      reward   F(o_1, o_t+1) - F(o_1, o_t)
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 The network's `forward(batch)` is its loss; `sample(rng)` draws a batch; `validate(network)` measures it on videos that
 are not trained on and picks the checkpoint. Step s draws from a generator seeded with (seed, s), so a run that was
 killed and resumed takes exactly the steps of an uninterrupted one. More than one device goes through `accelerate`
-(`accelerate launch -m timerewarder fit ...`): each process draws its own batches and gradients are averaged.
+(`accelerate launch -m timerewarder fit ...`, or `torchrun` for several CPU processes): each process draws its own
+batches, and gradients are averaged.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def bf16_is_native(device: torch.device) -> bool:
 
 
 def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
-    """Exponential average of weights for AveragedModel; its memory grows with the steps taken, up to 1 / (1 - decay)."""
+    """Exponential average of weights for AveragedModel; its memory grows with the steps, up to 1 / (1 - decay)."""
 
     @torch.no_grad()
     def update(averaged: list[Tensor], current: list[Tensor], taken: Tensor) -> None:
