@@ -3,8 +3,8 @@
     python benchmarks/pairing.py --seeds 3 --out results/pairing.csv
 
 Records drawer-open with Meta-World's own corner2 camera (100 videos to train on, 50 held out), trains both pairings
-with the default options of the small encoder, and measures the held-out videos as it goes. Prints, as a mean over seeds,
-the frames from which `voc_from_first` stays at 0.98 or above for the rest of the run, the frames from which the
+with the default options of the small encoder, and measures the held-out videos as it goes. Prints, as a mean over
+seeds, the frames from which `voc_from_first` stays at 0.98 or above for the rest of the run, the frames from which the
 running-sum `voc` does too, and the ratios of the two pairings.
 """
 
@@ -81,7 +81,7 @@ def main() -> None:
             reached.setdefault(pairing, []).append(found)
             table += [{"pairing": pairing, "seed": seed, **row} for row in rows]
             print(
-                f"{pairing:<12} seed {seed}: voc_from_first {GOAL} from {found[0]:.0f} frames on, voc too from {found[1]:.0f}"
+                f"{pairing:<12} seed {seed}: voc_from_first at {GOAL} from {found[0]:.0f} frames, voc too {found[1]:.0f}"
             )
     (shared, shared_both), (independent, independent_both) = (np.mean(reached[p], axis=0) for p in reached)
     summary = {

@@ -33,20 +33,20 @@ PAPER = {
 SEEDS = {"train": 0, "heldout": 1, "failures": 2}
 
 
-def measure(task: str, videos: str, data: Path, episodes: int, minutes: float) -> dict[str, Any]:
+def measure(task: str, ends: str, data: Path, episodes: int, minutes: float) -> dict[str, Any]:
     """Record, fit and evaluate one task; returns a row of the csv."""
-    full = videos == "full-length"
+    full = ends == "full-length"
     folder = data / task
-    train, heldout = folder / f"train-{videos}", folder / f"heldout-{videos}"
+    train, heldout = folder / f"train-{ends}", folder / f"heldout-{ends}"
     collect(task, episodes, train, seed=SEEDS["train"], full_length=full)
     collect(task, episodes, heldout, seed=SEEDS["heldout"], full_length=full)
     collect(task, episodes, folder / "failures", seed=SEEDS["failures"], policy="noisy", keep="failure")
-    model = folder / f"model-{videos}"
+    model = folder / f"model-{ends}"
     reward = tr.fit(train, model, minutes=minutes)
     metrics = evaluate_model(model, heldout, folder / "failures")
     return {
         "task": task,
-        "videos": videos,
+        "ends": ends,
         "paper_voc": PAPER[task],
         **{name: round(value, 4) if isinstance(value, float) else value for name, value in metrics.items()},
         "value_after_success": round(value_after_success(reward, heldout), 4),
@@ -72,24 +72,24 @@ def value_after_success(reward: Any, folder: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS), metavar="TASK")
-    parser.add_argument("--videos", nargs="+", default=["to-success", "full-length"])
+    parser.add_argument("--ends", nargs="+", default=["to-success", "full-length"])
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--data", type=Path, default=Path("runs/voc"))
     parser.add_argument("--out", type=Path, default=Path("results/voc.csv"))
     options = parser.parse_args()
     rows: list[dict[str, Any]] = list(csv.DictReader(options.out.open())) if options.out.exists() else []
-    for videos in options.videos:
+    for ends in options.ends:
         for task in options.tasks:
-            if any(row["task"] == task and row["videos"] == videos for row in rows):
+            if any(row["task"] == task and row["ends"] == ends for row in rows):
                 continue
-            rows.append(measure(task, videos, options.data, options.episodes, options.minutes))
+            rows.append(measure(task, ends, options.data, options.episodes, options.minutes))
             options.out.parent.mkdir(parents=True, exist_ok=True)
             with options.out.open("w", newline="") as file:
                 writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
                 writer.writeheader()
                 writer.writerows(rows)
-            print({name: rows[-1][name] for name in ("task", "videos", "voc", "voc_from_first", "success_auroc")})
+            print({name: rows[-1][name] for name in ("task", "ends", "voc", "voc_from_first", "success_auroc")})
 
 
 if __name__ == "__main__":

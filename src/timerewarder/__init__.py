@@ -3,6 +3,7 @@
 The public names load on first use, so that `import timerewarder` and `timerewarder --help` do not wait for PyTorch.
 """
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,10 @@ if TYPE_CHECKING:
     from timerewarder.api import evaluate, fit, load
     from timerewarder.data.videos import Video, read_videos
     from timerewarder.errors import UserError
+
+# Threads that wait by spinning make PyTorch up to twenty times slower on a CPU that something else uses too. This has no
+# effect if torch is imported first.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
 __all__ = ["UserError", "Video", "evaluate", "fit", "load", "read_videos"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,10 @@ def fit(
     if out is None:
         return method_named(method).fit(videos, config, None, fps=fps, skip_bad=skip_bad)
     out = Path(out)
+    _check_writable(out)
     if overwrite and out.exists():
+        pre = method_named(method).reward(config).encoder.preprocessing
+        open_store(videos, pre.size, pre.how, fps, skip_bad)  # a mistake in the videos must not cost the old model
         _remove_model(out)
     if (out / CONFIG).exists():
         return _reuse(out, method, config, videos, fps, skip_bad)
@@ -89,7 +93,7 @@ def evaluate_model(
     """`evaluate`, kept as evaluation.json in the model's folder, where `report` finds it."""
     evaluation = _evaluation(load(model), videos, failures, fps, skip_bad)
     if Path(model).is_dir():
-        places = {"videos": _absolute(videos), "failures": _absolute(failures or ()), "fps": fps}
+        places = {"videos": _absolute(videos), "failures": _absolute(failures or ()), "fps": fps, "skip_bad": skip_bad}
         write_json(Path(model) / EVALUATION, {**places, **dataclasses.asdict(evaluation)})
     return evaluation.metrics
 
@@ -133,6 +137,15 @@ def _reuse(out: Path, method: str, config: Any, videos: Sources, fps: float | No
     return saved
 
 
+def _check_writable(out: Path) -> None:
+    """A folder that cannot be made or written to is an error before the training, not after it."""
+    there = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UserError(f"{out} cannot be a model folder because {there} is a file: choose another --out")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"{there} cannot be written to: choose another --out, or change its permissions")
+
+
 def _remove_model(out: Path) -> None:
     """Delete what `fit` wrote, nothing else."""
     if not (out / CONFIG).exists() and not (out / "training").exists():
@@ -144,12 +157,13 @@ def _remove_model(out: Path) -> None:
 
 def _download(repo_id: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import HTTPError
 
     try:
         return Path(snapshot_download(repo_id, allow_patterns=["*.json", "*.safetensors"]))
-    except (RepositoryNotFoundError, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+    except (HTTPError, OSError, ValueError) as error:  # refused or unreachable, not cached, not a name for a model
+        reason = str(error).strip().split("\n")[0]
         raise UserError(
-            f"there is no folder {repo_id} and it cannot be fetched from the Hub: check the name and the network "
-            f"({str(error).splitlines()[0]})"
+            f"there is no folder {repo_id} and it cannot be fetched from the Hub ({reason}): "
+            "check the name, the network, and for a private model the login (`hf auth login` or HF_TOKEN)"
         ) from error

@@ -24,6 +24,7 @@ Fps = Annotated[float | None, tyro.conf.arg(help="Resample every video to this r
 SkipBad = Annotated[
     bool, tyro.conf.arg(help="Leave out videos that cannot be read, with a warning, instead of stopping.")
 ]
+Model = Annotated[str, tyro.conf.arg(metavar="MODEL", help="Model folder, or a Hub id.")]
 Videos = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
@@ -77,7 +78,7 @@ def demos(
 
 
 def evaluate(
-    model: Positional[str],
+    model: Positional[Model],
     videos: Positional[Videos],
     failures: tuple[str, ...] = (),
     fps: Fps = None,
@@ -87,7 +88,6 @@ def evaluate(
     """Measure a model on held-out videos: value-order correlation and the controls without which it means nothing.
 
     Args:
-        model: Model folder, or a Hub id.
         failures: Videos of failed attempts; adds success_auroc.
     """
     from timerewarder import api
@@ -96,7 +96,7 @@ def evaluate(
 
 
 def score(
-    model: Positional[str],
+    model: Positional[Model],
     videos: Positional[Videos],
     out: Path,
     fps: Fps = None,
@@ -106,7 +106,6 @@ def score(
     """Score videos: for each a table (frame, reward, progress), a plot, an mp4 with the curve, the distance matrix.
 
     Args:
-        model: Model folder, or a Hub id.
         out: Folder to write to.
     """
     from timerewarder.report.run import score_videos
@@ -121,6 +120,7 @@ def report(
     out: Path | None = None,
     clips: int = 6,
     fps: Fps = None,
+    skip_bad: SkipBad = False,
     json: Json = False,
 ) -> dict[str, Any]:
     """Write one self-contained HTML page about a model: videos beside their curves, metrics, training, configuration.
@@ -134,19 +134,22 @@ def report(
     """
     from timerewarder.report.run import report_run
 
-    return report_run(run, videos, failures, out, clips, fps=fps)
+    return report_run(run, videos, failures, out, clips, fps=fps, skip_bad=skip_bad)
 
 
-def quickstart(out: Path = Path("runs/quickstart"), minutes: float = 1.0, json: Json = False) -> dict[str, Any]:
+def quickstart(
+    out: Path = Path("runs/quickstart"), minutes: float = 1.0, episodes: int = 100, json: Json = False
+) -> dict[str, Any]:
     """The whole way in a few minutes: record Meta-World drawer-open, fit, evaluate on held-out videos, write the page.
 
     Args:
         out: Run folder; what is already there is reused.
         minutes: Length of the fit.
+        episodes: Demonstrations to learn from; three tenths as many held-out videos and failures to measure on.
     """
     from timerewarder.quickstart import run_quickstart
 
-    return run_quickstart(out, minutes)
+    return run_quickstart(out, minutes, episodes)
 
 
 def fit(arguments: Sequence[str]) -> dict[str, Any]:
@@ -161,7 +164,10 @@ def fit(arguments: Sequence[str]) -> dict[str, Any]:
     default = preset_config(method, _peek(arguments, "--preset", "default"))
     config_file = _peek(arguments, "--config", "")
     if config_file:
-        default = from_dict(type(default), read_json(config_file), config_file)
+        values = read_json(config_file)
+        if isinstance(values, dict) and {"format", "config"} <= values.keys():  # a model's own file
+            values = values["config"]
+        default = from_dict(type(default), values, config_file)
     name = method.replace("-", "_")
     presets = ("default", *(preset for preset in method_named(method).presets if preset != "default"))
     fields: list[Any] = [
@@ -171,7 +177,7 @@ def fit(arguments: Sequence[str]) -> dict[str, Any]:
         ("preset", _help(Literal[presets], "default measures best on a CPU, paper is the published table."), "default"),
         (
             "config",
-            _help(Path | None, "JSON file with the method's options, as a model's config.json holds them."),
+            _help(Path | None, "JSON file with the method's options, such as a model's config.json."),
             None,
         ),
         ("fps", Fps, None),
@@ -207,15 +213,26 @@ VERBS: dict[str, Callable[..., dict[str, Any]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a verb; a mistake of the user is one line on stderr and exit code 2."""
-    warnings.showwarning = lambda message, *_: console.print(f"warning: {message}", style="yellow", highlight=False)
+    warnings.showwarning = lambda message, *_: _say(f"warning: {message}", "yellow")
     try:
         _run(list(sys.argv[1:] if arguments is None else arguments))
     except UserError as error:
-        console.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
+        _say(f"error: {error}", "red")
+        sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        path = error.filename2 or error.filename  # the second is the target of a rename
+        _say(f"error: cannot use {path} ({error.strerror}): choose another path, or check its permissions", "red")
         sys.exit(2)
     except KeyboardInterrupt:
-        console.print("interrupted; run the same command again to go on", style="yellow")
+        _say("interrupted; run the same command again to go on", "yellow")
         sys.exit(130)
+
+
+def _say(text: str, style: str) -> None:
+    """One line on stderr, however long."""
+    console.print(" ".join(text.split()), style=style, highlight=False, soft_wrap=True, markup=False)
 
 
 def _run(arguments: list[str]) -> None:

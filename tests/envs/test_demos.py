@@ -1,11 +1,9 @@
 """Collecting demonstrations: what a folder holds, going on after a kill, and what is refused."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -80,18 +78,32 @@ def test_the_number_of_processes_does_not_matter(four: Path, tmp_path: Path) -> 
     assert contents(tmp_path / "two") == contents(four)
 
 
-def test_a_killed_collection_goes_on_to_the_same_result(four: Path, tmp_path: Path) -> None:
+KILLED = """
+import os, signal, sys
+from timerewarder.envs import demos
+
+renames, rename = 0, os.replace
+
+def rename_or_die(*paths):
+    global renames
+    renames += 1
+    if renames == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(*paths)
+
+os.replace = rename_or_die
+demos.collect(sys.argv[2], 4, sys.argv[3], seed=3, size=32, workers=1)
+"""
+
+
+# Every file appears by being renamed: the index, then for each episode two scratch files, the same two under their
+# final names, and the index again. So these are the moments within the second episode.
+@pytest.mark.parametrize("moment", [8, 10, 11])
+def test_a_killed_collection_goes_on_to_the_same_result(four: Path, tmp_path: Path, moment: int) -> None:
     out = tmp_path / "killed"
-    code = (
-        f"from timerewarder.envs.demos import collect; collect({TASK!r}, 4, {str(out)!r}, seed=3, size=32, workers=1)"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    while process.poll() is None and not (out / "episode_00001.mp4").exists():
-        time.sleep(0.002)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    before = json.loads((out / "index.json").read_text())["episodes"]
-    assert 1 <= len(before) <= 3
+    done = subprocess.run([sys.executable, "-c", KILLED, str(moment), TASK, str(out)], stderr=subprocess.DEVNULL)
+    assert done.returncode == -signal.SIGKILL
+    assert len(json.loads((out / "index.json").read_text())["episodes"]) == 1
     kept = (out / "episode_00000.mp4").stat().st_mtime_ns
     collect(TASK, 4, out, seed=3, **SMALL)
     assert contents(out) == contents(four)

@@ -203,7 +203,7 @@ def _write_index(out: Path, settings: Settings, rows: list[Row]) -> None:
     index = {
         "format": FORMAT,
         "settings": asdict(settings),
-        "seconds_per_frame": 0.0125 * settings.action_repeat,  # of simulated time
+        "seconds_per_frame": tasks.STEP_SECONDS * settings.action_repeat,  # of simulated time
         "attempts": rows[-1].attempt + 1 if rows else 0,
         "episodes": [asdict(row) for row in rows],
     }
@@ -246,12 +246,12 @@ def _hopeless(out: Path, settings: Settings, rows: list[Row], episodes: int) -> 
 
 def _tidy(out: Path, rows: list[Row]) -> None:
     """Remove what unfinished attempts left, and the folder itself if it holds no episode."""
-    for leftover in out.glob(".attempt_*"):
-        leftover.unlink(missing_ok=True)
-    if not rows:
-        (out / "index.json").unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # somebody else's hidden files stay, and the folder with them
-            out.rmdir()
+    for pattern in (".attempt_*", ".*.tmp.*"):  # the second are half-written files of a killed process
+        for leftover in out.glob(pattern):
+            leftover.unlink(missing_ok=True)
+    if not rows and [file.name for file in out.iterdir()] == ["index.json"]:
+        (out / "index.json").unlink()
+        out.rmdir()
 
 
 def _scratch(out: Path, attempt: int, suffix: str) -> Path:

@@ -84,7 +84,7 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         self.start: Start | None = None
         self._steps = self._closing = 0  # agent steps so far; environment steps since the gripper began to close
         self._observation = np.zeros(39)
-        self.metadata = {**self.metadata, "render_fps": round(1 / (self.env.dt * action_repeat))}
+        self.metadata = {**self.metadata, "render_fps": round(1 / (tasks.STEP_SECONDS * action_repeat))}
         unbounded = np.full(39, np.inf)
         self.observation_space = gymnasium.spaces.Box(-unbounded, unbounded, dtype=np.float64)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (4,), dtype=np.float32)

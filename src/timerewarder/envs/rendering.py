@@ -1,4 +1,4 @@
-"""Draws a MuJoCo state as an 84-pixel picture some forty times faster than Meta-World's own renderer.
+"""Draws a MuJoCo state as an 84-pixel picture some sixty times faster than Meta-World's own renderer.
 
 `exact` draws as Meta-World does, pixel for pixel: shadows, reflections, multisampling, every mesh face.
 `fast` draws the same state through a copy of the model that differs only in what is drawn: no shadows, no reflections,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,13 @@ def score_videos(
 ) -> dict[str, Any]:
     """Write a table, a plot, an overlay video and the distance matrix for each video; returns the final values."""
     reward = api.load(model)
-    found = list(read_videos(videos, fps, skip_bad))
+    found = deque(read_videos(videos, fps, skip_bad))
+    if not skip_bad:  # damage in the last video must show before anything is written for the first
+        for video in track(found, "Checking videos"):
+            deque(video.chunks(), maxlen=0)
     finals = {}
-    for video in track(found, "Scoring"):
+    # A video keeps its frames once they are decoded, so each is let go when it is done.
+    for video in track((found.popleft() for _ in range(len(found))), "Scoring", total=len(found)):
         clip = make_clip(reward, video)
         write_scores(clip, out)
         finals[video.name] = float(clip.progress[-1])
@@ -45,18 +50,22 @@ def report_run(
     out: Path | None = None,
     clips: int = 6,
     fps: float | None = None,
+    skip_bad: bool = False,
 ) -> dict[str, Any]:
     """Write the page of a model, or of the model in a run folder, evaluating it first if new videos are named."""
+    if clips < 0:
+        raise UserError(f"--clips {clips} is negative: give how many videos of each kind to show")
     model = find_model(run)
-    if videos:
-        api.evaluate_model(model, videos, failures, fps=fps)
     evaluated = model / api.EVALUATION
-    if not evaluated.exists():
+    if not videos and not evaluated.exists():
         raise UserError(f"{model} has not been evaluated: name held-out videos with --videos DIR (and --failures DIR)")
+    if videos or failures or fps is not None:
+        last: dict[str, Any] = {"videos": (), "failures": (), "fps": None}
+        last |= read_json(evaluated) if evaluated.exists() else {}
+        fps = last["fps"] if fps is None else fps
+        api.evaluate_model(model, videos or last["videos"], failures or last["failures"], fps=fps, skip_bad=skip_bad)
     evaluation, reward = read_json(evaluated), api.load(model)
-    shown = list(
-        track(_clips(reward, evaluation, clips), "Drawing the page", total=clips * (3 if evaluation["failures"] else 2))
-    )
+    shown = list(track(_clips(reward, evaluation, clips), "Drawing the page", total=_clip_count(evaluation, clips)))
     page = out or run / "report.html"
     write_page(
         page,
@@ -111,5 +120,12 @@ def _clips(reward: FrameReward, evaluation: dict[str, Any], count: int) -> Itera
     """The first `count` held-out videos, failures, and held-out videos reversed."""
     for kind, places in (("held-out", "videos"), ("failure", "failures"), ("reversed", "videos")):
         if evaluation[places]:
-            for video in itertools.islice(read_videos(evaluation[places], evaluation["fps"], skip_bad=False), count):
+            read = read_videos(evaluation[places], evaluation["fps"], evaluation.get("skip_bad", False))
+            for video in itertools.islice(read, count):
                 yield make_clip(reward, video, kind)
+
+
+def _clip_count(evaluation: dict[str, Any], count: int) -> int:
+    """How many clips `_clips` gives."""
+    kinds = {"held-out": 2, "failure": 1}  # held-out videos are shown twice, the second time reversed
+    return sum(kinds[kind] * min(count, len(values)) for kind, values in evaluation["final_values"].items())

@@ -152,15 +152,23 @@ class FrameReward(nn.Module):
     def push_to_hub(self, repo_id: str, private: bool = False) -> str:
         """Upload the model and a model card to the Hugging Face Hub (or $HF_ENDPOINT); returns the commit's address."""
         from huggingface_hub import HfApi
+        from huggingface_hub.errors import HTTPError
 
         from timerewarder.rewards.card import model_card
 
         api = HfApi()
-        api.create_repo(repo_id, private=private, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
             Path(folder, "README.md").write_text(model_card(repo_id, self.method, self.record), encoding="utf-8")
-            return str(api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Upload reward model"))
+            try:
+                api.create_repo(repo_id, private=private, exist_ok=True)
+                return str(api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Upload reward model"))
+            except (HTTPError, OSError, ValueError) as error:  # refused, unreachable, not a name for a model
+                reason = str(error).strip().split("\n")[0]
+                raise UserError(
+                    f"{repo_id} cannot be uploaded to {api.endpoint} ({reason}): "
+                    "check the name, the network and the login (`hf auth login` or HF_TOKEN)"
+                ) from error
 
 
 class PotentialReward(FrameReward):
