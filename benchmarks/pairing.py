@@ -80,9 +80,7 @@ def main() -> None:
             found = frames_to_goal(rows, ("voc_from_first",)), frames_to_goal(rows, ("voc_from_first", "voc"))
             reached.setdefault(pairing, []).append(found)
             table += [{"pairing": pairing, "seed": seed, **row} for row in rows]
-            print(
-                f"{pairing:<12} seed {seed}: voc_from_first at {GOAL} from {found[0]:.0f} frames, voc too {found[1]:.0f}"
-            )
+            print(f"{pairing:<12} seed {seed}: {found[0]:.0f} frames to voc_from_first {GOAL}, {found[1]:.0f} to both")
     (shared, shared_both), (independent, independent_both) = (np.mean(reached[p], axis=0) for p in reached)
     summary = {
         "shared": {"voc_from_first": shared, "both": shared_both},

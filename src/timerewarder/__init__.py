@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from timerewarder.data.videos import Video, read_videos
     from timerewarder.errors import UserError
 
-# Threads that wait by spinning make PyTorch up to twenty times slower on a CPU that something else uses too. This has no
-# effect if torch is imported first.
+# Threads that wait by spinning make PyTorch up to twenty times slower on a CPU that something else uses too. No effect
+# if torch is imported first.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
