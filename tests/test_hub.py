@@ -40,7 +40,8 @@ class Hub(BaseHTTPRequestHandler):
             if repo == "me/broken":
                 return self._answer({"error": "Out of order"}, 500)
             if repo == "me/unplugged":
-                return self.connection.close()
+                self.close_connection = True  # without a word
+                return None
             known = repo in self.server.repos
             self.server.repos.setdefault(repo, {})
             return self._answer({"url": f"{self.server.address}/{repo}"}, 409 if known else 200)
@@ -67,7 +68,9 @@ class Hub(BaseHTTPRequestHandler):
                 return self._answer(tree)
             siblings = [{"rfilename": name} for name in files]
             return self._answer({"id": repo, "sha": self._commit(repo), "siblings": siblings})
-        repo, name = re.match(r"/(\w+/[\w-]+)/resolve/\w+/(.+)", self.path).groups()
+        if not (found := re.match(r"/(\w+/[\w-]+)/resolve/\w+/(.+)", self.path)):
+            return self._answer({"error": "Not found"}, 404)
+        repo, name = found.groups()
         data = self.server.repos[repo][name]
         return self._answer(data, headers={"ETag": f'"{self._hash(data)}"', "X-Repo-Commit": self._commit(repo)})
 

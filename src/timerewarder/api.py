@@ -46,13 +46,13 @@ def fit(
         return method_named(method).fit(videos, config, None, fps=fps, skip_bad=skip_bad)
     out = Path(out)
     _check_writable(out)
-    if overwrite and out.exists():
+    if overwrite and out.exists() and any(out.iterdir()):
         pre = method_named(method).reward(config).encoder.preprocessing
         open_store(videos, pre.size, pre.how, fps, skip_bad)  # a mistake in the videos must not cost the old model
         _remove_model(out)
-    if (out / CONFIG).exists():
+    elif (out / CONFIG).exists():
         return _reuse(out, method, config, videos, fps, skip_bad)
-    if out.exists() and any(out.iterdir()) and not (out / "training").exists():
+    elif out.exists() and any(out.iterdir()) and not (out / "training").exists():
         raise UserError(f"{out} exists and is not a model: choose another --out")
     reward = method_named(method).fit(videos, config, out / "training", fps=fps, skip_bad=skip_bad)
     if PartialState().is_main_process:
@@ -151,6 +151,7 @@ def _remove_model(out: Path) -> None:
     if not (out / CONFIG).exists() and not (out / "training").exists():
         raise UserError(f"{out} is not a model, so --overwrite does not touch it: choose another --out")
     shutil.rmtree(out / "training", ignore_errors=True)
+    (out / "training").mkdir(exist_ok=True)  # the mark of a model's folder, should the next fit be interrupted at once
     for name in (CONFIG, WEIGHTS, EVALUATION, "log.csv"):
         (out / name).unlink(missing_ok=True)
 

@@ -37,18 +37,19 @@ class Preprocessing(NamedTuple):
 class Encoder(nn.Module):
     """A backbone with its preprocessing. `architecture` rebuilds the same network without any download."""
 
-    mean: Tensor
-    std: Tensor
+    scale: Tensor
+    offset: Tensor
 
     def __init__(self, backbone: nn.Module, dim: int, pre: Preprocessing, architecture: dict[str, Any]) -> None:
         super().__init__()
         self.backbone, self.dim, self.preprocessing, self.architecture = backbone, dim, pre, architecture
-        self.register_buffer("mean", 255 * torch.tensor(pre.mean).view(1, 3, 1, 1), persistent=False)
-        self.register_buffer("std", 255 * torch.tensor(pre.std).view(1, 3, 1, 1), persistent=False)
+        mean, std = (torch.tensor(values, dtype=torch.float64).view(1, 3, 1, 1) for values in (pre.mean, pre.std))
+        self.register_buffer("scale", (1 / (255 * std)).float(), persistent=False)
+        self.register_buffer("offset", (-mean / std).float(), persistent=False)
 
     def forward(self, frames: Tensor) -> Tensor:
         """uint8 (N, S, S, 3) -> (N, dim). The permuted view is already channels_last, the faster layout."""
-        images = (frames.permute(0, 3, 1, 2).to(self.mean.dtype) - self.mean) / self.std
+        images = frames.permute(0, 3, 1, 2).to(self.scale.dtype).mul_(self.scale).add_(self.offset)
         return self.backbone(images)
 
 

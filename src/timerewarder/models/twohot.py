@@ -51,12 +51,9 @@ class TwoHot(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """(...) in [low, high] -> (..., K) probabilities; values outside are clamped to the ends."""
-        x = x.clamp(self.centres[0], self.centres[-1])
-        right = torch.searchsorted(self.centres, x.contiguous()).clamp(1, self.outputs - 1)
-        low, high = self.centres[right - 1], self.centres[right]
-        share = ((x - low) / (high - low)).unsqueeze(-1)
+        right, share = self._between(x)
         code = x.new_zeros(*x.shape, self.outputs)
-        return code.scatter(-1, right.unsqueeze(-1), share).scatter(-1, (right - 1).unsqueeze(-1), 1 - share)
+        return code.scatter(-1, right, share).scatter(-1, right - 1, 1 - share)
 
     def decode(self, logits: Tensor) -> Tensor:
         """(..., K) -> (...): the expectation of the bin centres."""
@@ -64,7 +61,16 @@ class TwoHot(nn.Module):
 
     def loss(self, logits: Tensor, x: Tensor) -> Tensor:
         """(..., K), (...) -> (...): cross-entropy to the two-hot code of x."""
-        return -(self.encode(x) * F.log_softmax(logits.float(), -1)).sum(-1)
+        right, share = self._between(x)
+        log_p = F.log_softmax(logits.float(), -1)
+        return -torch.lerp(log_p.gather(-1, right - 1), log_p.gather(-1, right), share).squeeze(-1)
+
+    def _between(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The bin to the right of x, (..., 1), and how far x has come to it from the one on the left, in [0, 1]."""
+        x = x.clamp(self.centres[0], self.centres[-1]).contiguous()
+        right = torch.searchsorted(self.centres, x).clamp(1, self.outputs - 1)
+        low, high = self.centres[right - 1], self.centres[right]
+        return right.unsqueeze(-1), ((x - low) / (high - low)).unsqueeze(-1)
 
 
 class Scalar(nn.Module):

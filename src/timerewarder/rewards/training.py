@@ -172,7 +172,7 @@ class _Loop:
         optimizers = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
         decay = {"weight_decay": options.weight_decay} if options.optimizer == "adamw" else {}
         self.network = network.to(accelerator.device)
-        self.optimizer = optimizers[options.optimizer](network.parameters(), lr=self.lr, **decay)
+        self.optimizer = optimizers[options.optimizer](network.parameters(), lr=self.lr, fused=True, **decay)
         self.average = AveragedModel(network, multi_avg_fn=running_average(options.ema)) if options.ema > 0 else None
         self.best: dict[str, Tensor] | None = None
         self.progress = Progress()

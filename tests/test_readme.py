@@ -1,0 +1,118 @@
+"""What the README shows is what there is: its Python runs, its commands run, the options and files it names exist."""
+
+import functools
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import timerewarder as tr
+from tests.conftest import QUICK, crossing
+from tests.data.sample_videos import encode
+from tests.test_cli import QUICK as QUICK_FLAGS
+from tests.test_cli import run
+from timerewarder.cli import VERBS
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BRIEF = {**QUICK, "epoch_frames": 1600, "validate_every": 400}
+# What makes a verb as short as a test may be; everything else is run as it is written.
+SHORT = {"fit": QUICK_FLAGS, "demos": ["--episodes=1", "--size=32"], "quickstart": ["--episodes=2", "--minutes=0.03"]}
+
+
+def blocks(*languages):
+    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", README, re.M | re.S)
+
+
+def commands(block, program):
+    """The arguments of each call of a program in a block of shell commands."""
+    lines = block.replace("\\\n", " ").splitlines()
+    words = [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
+    return [line[1:] for line in words if line[:1] == [program]]
+
+
+SHELL = [block for block in blocks("bash", "console", "sh") if commands(block, "timerewarder")]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty folder to be in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def make_videos(path):
+    """Short videos where the README supposes some: a file, or a folder of them."""
+    if Path(path).exists():
+        return
+    files = [path] if Path(path).suffix else [f"{path}/{number}.mp4" for number in range(4)]
+    for number, file in enumerate(files):
+        encode(Path(file), crossing(number + len(str(path)), 12))
+
+
+def test_there_is_something_to_test():
+    assert blocks("python")
+    assert {command[0] for block in SHELL for command in commands(block, "timerewarder")} >= {
+        "fit",
+        "evaluate",
+        "score",
+    }
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_python(block, home, monkeypatch):
+    make_videos("videos")
+    monkeypatch.setattr(tr, "fit", functools.partial(tr.fit, **BRIEF))  # the same, only shorter
+    frames = crossing(5)
+    code = re.sub(r"^.*push_to_hub.*$", "", block, flags=re.M)  # to whom? tests/test_hub.py has a Hub
+    exec(compile(code, "README.md", "exec"), {"frames": frames, "first_frame": frames[0], "frame": frames[1]})
+
+
+@pytest.mark.parametrize("block", SHELL)
+def test_commands(block, home):
+    for verb, *arguments in commands(block, "timerewarder"):
+        made = {arguments[at + 1] for at, word in enumerate(arguments) if word == "--out"}
+        for word in arguments:
+            if re.search(r"/$|\.[a-z]\w{2,3}$", word) and word not in made:
+                make_videos(word)
+        finished = run(verb, *arguments, *SHORT.get(verb, []))
+        assert finished.code == 0, f"timerewarder {verb} {shlex.join(arguments)}\n{finished.err}"
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    named = re.findall(r"^make ([\w-]+)|`make ([\w-]+)", README, re.M)
+    assert named
+    for target in filter(None, {word for pair in named for word in pair}):
+        assert re.search(rf"^{target}:", makefile, re.M), f"make {target}"
+
+
+def test_options_that_are_named_in_passing_exist():
+    """`--flag` in running text belongs to one of the verbs; `--no-flag` and `--flag value` are written as typed."""
+    helps = " ".join(run(verb, "--help").out for verb in VERBS)
+    known = set(re.findall(r"--[a-z][a-z-]+", helps))
+    assert {"--out", "--encoder", "--skip-bad"} <= known
+    text = re.sub(r"^```.*?^```", "", README, flags=re.M | re.S)
+    for code in re.findall(r"`([^`]+)`", text):
+        if code.startswith("--"):
+            assert set(re.findall(r"--[a-z][a-z-]+", code)) <= known, code
+
+
+def test_options_in_passing_have_values_that_fit():
+    """A choice that the README names for an option is one of its choices."""
+    helps = " ".join(run(verb, "--help").out for verb in VERBS)
+    choices = {name: values.split(",") for name, values in re.findall(r"(--[a-z-]+) \{([\w,-]+)\}", helps)}
+    text = re.sub(r"^```.*?^```", "", README, flags=re.M | re.S)
+    named = re.findall(r"(--[a-z-]+) ([a-z][\w-]+(?: \| [\w-]+)*)", " ".join(re.findall(r"`(--[^`]+)`", text)))
+    assert any(name in choices for name, _ in named)
+    for name, values in named:
+        if name in choices:
+            assert set(values.split(" | ")) <= set(choices[name]), f"{name} {values}"
+
+
+def test_links_and_files_exist():
+    links = [target for target in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in target]
+    assert links
+    for target in links:
+        assert (ROOT / target).exists(), target
