@@ -52,11 +52,18 @@ def measure(task: str, ends: str, data: Path, episodes: int, minutes: float) -> 
         "value_after_success": round(value_after_success(reward, heldout), 4),
         "encoded_frames": reward.record["training"]["encoded_frames"],
         "seed": reward.config.training.seed,
-        "commit": subprocess.run(
-            ["git", "describe", "--always", "--dirty"], capture_output=True, text=True
-        ).stdout.strip(),
+        "commit": commit(),
         "command": f"python benchmarks/voc.py --tasks {task} --episodes {episodes} --minutes {minutes:g}",
     }
+
+
+def commit() -> str:
+    """The code that made a number: the commit, marked if the sources differ from it."""
+    head, changed = (
+        subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()
+        for arguments in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--", "src", "benchmarks"])
+    )
+    return f"{head}-modified" if changed else head
 
 
 def value_after_success(reward: Any, folder: Path) -> float:
