@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 # The networks of the tests are tiny: one thread each is fastest, and stays so on a busy machine.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+settings.register_profile("suite", deadline=None)  # no test depends on how busy the machine is
+settings.load_profile("suite")
 
 SIZE = 32
 QUICK = {"image_size": SIZE, "epochs": 1.0, "epoch_frames": 4000, "validate_every": 1000, "lr": 1e-3, "device": "cpu"}

@@ -309,11 +309,13 @@ def bad(model, tmp_path_factory):
     (folder / "unknown.json").write_text('{"clip_frame": 8}')
     (folder / "broken.json").write_text("{")
     (folder / "list.json").write_text("[]")
-    for name in ("newer", "weightless"):
+    for name in ("newer", "weightless", "partless"):
         shutil.copytree(model, folder / name)
     description = json.loads((model / "config.json").read_text())
     (folder / "newer" / "config.json").write_text(json.dumps({**description, "format": FORMAT + 1}))
     (folder / "weightless" / "weights.safetensors").unlink()
+    del description["encoder"]
+    (folder / "partless" / "config.json").write_text(json.dumps(description))
     return folder
 
 
@@ -334,7 +336,7 @@ REFUSED = {
     "fit {videos} --out {bad}/file": r"{bad}/file cannot be a model folder .* is a file: choose another --out",
     "fit {videos} --out {bad}/file/model": r"{bad}/file/model .*{bad}/file is a file: choose another --out",
     "fit {videos} --out {bad}/newer": r"{bad}/newer has checkpoint format .*: upgrade timerewarder",
-    "fit {videos} --out {bad}/weightless": r"{bad}/weightless/weights.safetensors is missing: .*fit again",
+    "fit {videos} --out {bad}/weightless": r"{bad}/weightless/weights.safetensors is missing: .*fit with --overwrite",
     "fit {videos} --out {model} --bins=5": r"{model} holds a model with other settings \(bins.*\): .*add --overwrite",
     "fit {bad}/nowhere --out {model} --overwrite": r"{bad}/nowhere does not exist",  # and the old model stays
     "fit {bad}/mixed --out {model} --overwrite": r"{bad}/mixed/broken.mp4",
@@ -347,6 +349,19 @@ REFUSED = {
     "fit {videos} --out {out} --fps 0": r"fps must be above 0 and at most 1000, not 0",
     "fit {videos} --out {out} --minutes=-1": r"--minutes -1.0 is not a length of time: give a positive number",
     "fit {videos} --out {out} --minutes nan": r"--minutes nan is not a length of time",
+    "fit {videos} --out {out} --epochs 0": r"--epochs 0.0 is not a length of time: give a positive number",
+    "fit {videos} --out {out} --epochs inf": r"--epochs inf is not a length of time",
+    "fit {videos} --out {out} --seed=-1": r"--seed -1 is too small: give at least 0",
+    "fit {videos} --out {out} --seed=9999999999999999999": r"--seed 9999999999999999999 is too large",
+    "fit {videos} --out {out} --weight-decay=-1": r"--weight-decay -1.0 is too small",
+    "fit {videos} --out {out} --warmup-epochs=-1": r"--warmup-epochs -1.0 is too small",
+    "fit {videos} --out {out} --clip-norm=-1": r"--clip-norm -1.0 is too small",
+    "fit {videos} --out {out} --shift=-1": r"--shift must be at least 0",
+    "fit {videos} --out {out} --head-dropout 2": r"--head-dropout a share",
+    "fit {videos} --out {out} --method from-init --bins 1": r"--bins at least 2",
+    "fit {videos} --out {out} --method from-init --pairs 0": r"--pairs must be at least 1",
+    "fit {videos} --out {out} --method single-frame --frames 0": r"--frames must be at least 1",
+    "fit {videos} --out {out} --method order --places 1": r"--places must be at least 2",
     "fit {videos} --out {out} --clip-frames 7": r"--clip-frames 7 must be an even number",
     "fit {videos} --out {out} --image-size 3": r"--image-size 3 is out of range",
     "fit {videos} --out {out} --no-negatives": r"add --antisymmetric no",
@@ -355,6 +370,7 @@ REFUSED = {
     "evaluate {bad}/nowhere {videos}": r"there is no model at {bad}/nowhere: give the folder",
     "evaluate {bad}/thesis {videos}": r"{bad}/thesis is not a complete model",
     "evaluate {bad}/newer {videos}": r"{bad}/newer has checkpoint format .*: upgrade timerewarder",
+    "evaluate {bad}/partless {videos}": r"{bad}/partless/config.json lacks encoder: copy the folder again",
     "evaluate {bad}/weightless {videos}": r"weights.safetensors is missing",
     "evaluate {model} {bad}/empty": r"{bad}/empty holds no videos",
     "evaluate {model} {videos} --failures {bad}/nowhere": r"{bad}/nowhere does not exist",
@@ -442,16 +458,18 @@ def test_one_video_alone_fits_with_a_warning(videos, tmp_path):
     assert re.search(r"^warning: nothing is left to validate on", finished.err, re.M)
 
 
-def test_no_space_left(model, heldout, tmp_path):
-    """On a file system that is really full: 20 kB, which the table fits into and the plot does not."""
+@pytest.mark.parametrize("verb", ["fit", "score"])
+def test_no_space_left(verb, model, videos, heldout, tmp_path):
+    """On a file system that is really full: 20 kB, too little for a plot and for weights."""
     small = tmp_path / "small"
     small.mkdir()
     alone = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
     alone += [f'mount -t tmpfs -o size=20k none "{small}" && exec "$@"']
     if not shutil.which("unshare") or subprocess.run([*alone, "sh", "true"], capture_output=True).returncode:
         pytest.skip("may not mount a small file system here")
-    command = process("score", model, heldout / "crossing_100.npy", "--out", small / "out", before=[*alone, "sh"])
+    command = ["fit", videos, *QUICK] if verb == "fit" else ["score", model, heldout / "crossing_100.npy"]
+    command = process(*command, "--out", small / "out", before=[*alone, "sh"])
     finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert finished.returncode == 2, finished.stderr
-    pattern = r"^error: no space left while writing .*\.png: free some disk space and run again$"
+    pattern = r"^error: no space left while writing .*\.(png|safetensors): free some disk space and run again$"
     assert re.search(pattern, finished.stderr, re.M), finished.stderr

@@ -29,7 +29,7 @@ def test_unknown_key_names_the_nearest():
         ({"bins": "many"}, "config.bins: expected int"),
         ({"bins": True}, "config.bins: expected int"),
         ({"pairing": "both"}, "not one of shared, independent"),
-        ({"training": {"lr": None}}, "config.training.lr: expected float"),
+        ({"training": {"ema": None}}, "config.training.ema: expected float"),
         ({"training": 3}, "config.training: expected an object"),
         ({"clip_frames": 7}, "even number"),
         ({"negatives": False}, "--antisymmetric no"),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from timerewarder.errors import UserError
@@ -23,13 +23,16 @@ WEIGHTS, CONFIG = "weights.safetensors", "config.json"
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    # Not save_file: it hides why a write failed, and makes files that only their owner may read.
     with atomic(path) as temporary:
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, temporary)
+        temporary.write_bytes(save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
     if not path.exists():
-        raise UserError(f"{path} is missing: the checkpoint is incomplete; copy the whole folder again, or fit again")
+        raise UserError(
+            f"{path} is missing: the checkpoint is incomplete; copy the whole folder again, or fit with --overwrite"
+        )
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
@@ -56,4 +59,7 @@ def load_description(folder: Path) -> dict[str, Any]:
             f"{folder} has checkpoint format {description['format']}, this version reads up to {FORMAT}: "
             "upgrade timerewarder (pip install -U timerewarder)"
         )
+    missing = [key for key in ("method", "config", "encoder") if key not in description]
+    if missing:
+        raise UserError(f"{folder / CONFIG} lacks {', '.join(missing)}: copy the folder again, or fit with --overwrite")
     return description

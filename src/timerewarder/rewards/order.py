@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from timerewarder.data.store import FrameStore
+from timerewarder.errors import UserError
 from timerewarder.rewards.fitting import Sources, describe, fit_network, load_frames
 from timerewarder.rewards.reward import FrameConfig, PotentialReward
 from timerewarder.rewards.training import Batch
@@ -31,6 +32,10 @@ class Config(FrameConfig):
 
     places: int = 32
     """Frames drawn from a video, and classes."""
+
+    def __post_init__(self) -> None:
+        if self.places < 2:
+            raise UserError("--places must be at least 2")
 
 
 class OrderPrediction(PotentialReward):

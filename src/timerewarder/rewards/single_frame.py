@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from timerewarder.data.store import FrameStore
+from timerewarder.errors import UserError
 from timerewarder.models.twohot import Support, TwoHot
 from timerewarder.rewards.fitting import Sources, describe, fit_network, load_frames
 from timerewarder.rewards.reward import FrameConfig, PotentialReward
@@ -30,6 +31,10 @@ class Config(FrameConfig):
     """Number of bins K."""
     support: Support = "linear"
     """Spacing of the bins: linear (paper) or signed_sqrt (public release)."""
+
+    def __post_init__(self) -> None:
+        if self.frames < 1 or self.bins < 2:
+            raise UserError("--frames must be at least 1, --bins at least 2")
 
 
 class SingleFrame(PotentialReward):

@@ -74,6 +74,10 @@ class Config(FrameConfig):
             raise UserError(f"--clip-frames {self.clip_frames} must be an even number, at least 2")
         if self.clips < 1 or self.pairs < 1 or self.bins < 2:
             raise UserError("--clips and --pairs must be at least 1, --bins at least 2")
+        if self.shift < 0 or not 0 <= self.head_dropout < 1:
+            raise UserError(
+                "--shift must be at least 0 pixels, --head-dropout a share from 0 up to, but not including, 1"
+            )
         if self.antisymmetric != "no" and not self.negatives:
             raise UserError("--no-negatives trains one order of a pair only: add --antisymmetric no")
 

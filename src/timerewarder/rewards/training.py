@@ -68,11 +68,18 @@ class Training:
     """bf16 autocast or fp32; auto takes bf16 where the hardware computes it natively."""
 
     def __post_init__(self) -> None:
-        for name, low in (("epochs", 0), ("epoch_frames", 1), ("lr", 0), ("validate_every", 1), ("patience", 0)):
+        least = {"epoch_frames": 1, "validate_every": 1} | dict.fromkeys(
+            ("lr", "warmup_epochs", "weight_decay", "clip_norm", "patience", "seed"), 0
+        )
+        for name, low in least.items():
             if getattr(self, name) is not None and not getattr(self, name) >= low:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small: give at least {low}")
-        if self.minutes is not None and not self.minutes > 0:
-            raise UserError(f"--minutes {self.minutes} is not a length of time: give a positive number")
+        if self.seed >= 2**63:
+            raise UserError(f"--seed {self.seed} is too large: give less than {2**63}")
+        for name in ("epochs", "minutes"):
+            length = getattr(self, name)
+            if length is not None and not 0 < length < math.inf:
+                raise UserError(f"--{name} {length} is not a length of time: give a positive number")
         if not 0 <= self.validation < 1 or not 0 <= self.ema < 1:
             raise UserError("--validation and --ema are shares: give a number from 0 up to, but not including, 1")
 
