@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import timerewarder as tr
+from record import commit
 from timerewarder.api import evaluate_model
 from timerewarder.envs.demos import collect
 from timerewarder.envs.tasks import TASKS
@@ -55,15 +55,6 @@ def measure(task: str, ends: str, data: Path, episodes: int, minutes: float) -> 
         "commit": commit(),
         "command": f"python benchmarks/voc.py --tasks {task} --episodes {episodes} --minutes {minutes:g}",
     }
-
-
-def commit() -> str:
-    """The code that made a number: the commit, marked if the sources differ from it."""
-    head, changed = (
-        subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()
-        for arguments in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--", "src", "benchmarks"])
-    )
-    return f"{head}-modified" if changed else head
 
 
 def value_after_success(reward: Any, folder: Path) -> float:

@@ -3,6 +3,8 @@
 import functools
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,3 +118,9 @@ def test_links_and_files_exist():
     assert links
     for target in links:
         assert (ROOT / target).exists(), target
+
+
+def test_measured_numbers_are_those_of_the_results():
+    """README.md's tables are made from results/ by benchmarks/tables.py, and are up to date."""
+    checked = subprocess.run([sys.executable, ROOT / "benchmarks" / "tables.py", "--check"], timeout=60)
+    assert checked.returncode == 0, "run python benchmarks/tables.py"

@@ -339,9 +339,13 @@ class _Loop:
         if self.average is not None:
             self.average.load_state_dict(part("average."))
         slots: dict[int, dict[str, Tensor]] = {}
+        parameters = list(self.network.parameters())
         for name, tensor in part("optimizer.").items():
             index, slot = name.split(".", 1)
-            slots.setdefault(int(index), {})[slot] = tensor
+            like = parameters[int(index)]
+            # The fused optimiser walks through memory: its averages must lie as the parameter does (channels_last).
+            placed = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
+            slots.setdefault(int(index), {})[slot] = placed
         self.optimizer.load_state_dict({"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]})
         if "best" in saved["files"]:
             self.best = load_tensors(self.folder / saved["files"]["best"])
