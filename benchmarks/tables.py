@@ -26,16 +26,18 @@ def voc() -> str:
     full = {row["task"]: row for row in rows if row["ends"] == "full-length"}
     lines = [
         "| task | paper's VOC | voc | voc_from_first | voc_reversed | frozen_sum | pair_mae | success_auroc "
-        "| gained after success |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| gained after success | gained standing still |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     names = ("paper_voc", "voc", "voc_from_first", "voc_reversed", "frozen_sum", "pair_mae", "success_auroc")
     for row in rows:
         if row["ends"] == "to-success":
             after = full.get(row["task"])
-            gained = f"{float(after['value_after_success']):.3f}" if after else "–"
+            gains = [
+                f"{float(after[f'value_{when}']):.3f}" if after else "–" for when in ("after_success", "standing_still")
+            ]
             values = [f"{float(row[name]):.2f}" if name == "paper_voc" else f"{float(row[name]):.3f}" for name in names]
-            lines.append(f"| {row['task']} | {' | '.join(values)} | {gained} |")
+            lines.append(f"| {row['task']} | {' | '.join(values + gains)} |")
     return "\n".join(lines)
 
 
