@@ -16,8 +16,8 @@ console = Console(file=sys.stderr)
 def bar() -> Progress:
     """A progress display; use as a context manager. `task.fields["note"]` is shown at the end of the line."""
     return Progress(
-        TextColumn("{task.description:<28}"),
-        BarColumn(bar_width=30),
+        TextColumn("{task.description:<20}"),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),

@@ -229,9 +229,8 @@ class _Loop:
         return self._done() >= self._goal() or 0 < self.options.patience <= self.progress.stale
 
     def _note(self, loss: float) -> str:
-        best = f", best validation {self.progress.best:.4f}" if self.progress.best < math.inf else ""
-        rate = self.progress.frames / max(self.progress.seconds, 1e-9)
-        return f"loss {loss:.4f}{best}, {rate:.0f} frames/s" if self.progress.frames else ""
+        best = f" val {self.progress.best:.3f}" if self.progress.best < math.inf else ""
+        return f"loss {loss:.2f}{best}"
 
     def _agree(self, value: float) -> float:
         """The main process's number, so that all processes stop at the same step."""
