@@ -30,10 +30,10 @@ def commit() -> str:
 
 def main() -> None:
     for name in sys.argv[1:]:
-        command = COMMANDS[name]
+        command, at = COMMANDS[name], commit()  # before the run: the sources may move on during it
         print(command, flush=True)
         done = subprocess.run([sys.executable, *command.split()[1:]], stdout=subprocess.PIPE, text=True, check=True)
-        result = {"command": command, "commit": commit(), **json.loads(done.stdout.splitlines()[-1])}
+        result = {"command": command, "commit": at, **json.loads(done.stdout.splitlines()[-1])}
         (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
 
 

@@ -31,6 +31,7 @@ PAPER = {
     "button-press-topdown": 1.00, "door-open": 0.98, "window-close": 1.00, "drawer-open": 0.89, "window-open": 1.00,
     "stick-push": 0.99, "disassemble": 0.99, "basketball": 1.00, "lever-pull": 0.98, "plate-slide": 1.00,
 }  # fmt: skip
+COMMIT = commit()  # of the code that is loaded now, not of what is checked out when a row is written
 STILL = 0.25  # mean absolute change of a pixel, of 255: less is what the video's compression alone makes
 SEEDS = {"train": 0, "heldout": 1, "failures": 2}
 
@@ -56,7 +57,7 @@ def measure(task: str, ends: str, data: Path, episodes: int, minutes: float) -> 
         "value_standing_still": still,
         "encoded_frames": reward.record["training"]["encoded_frames"],
         "seed": reward.config.training.seed,
-        "commit": commit(),
+        "commit": COMMIT,
         "command": f"python benchmarks/voc.py --tasks {task} --episodes {episodes} --minutes {minutes:g}",
     }
 

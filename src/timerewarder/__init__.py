@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from timerewarder.data.videos import Video, read_videos
     from timerewarder.errors import UserError
 
-# Threads that wait by spinning make PyTorch up to twenty times slower on a CPU that something else uses too. No effect
+# Threads that wait by spinning make PyTorch many times slower on a CPU that something else uses too. No effect
 # if torch is imported first.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
