@@ -93,7 +93,7 @@ def test_shared_batch_is_well_formed(seed, lengths, negatives):
     assert len(batch.video) == len(batch.index) == 18
     assert (batch.index < lengths[batch.video]).all()
     assert (batch.video[batch.before] == batch.video[batch.after]).all()
-    gap = batch.gap(lengths)
+    gap = batch.gap(batch.index, lengths)
     assert gap.dtype == np.float32
     assert (np.abs(gap) <= 1).all()
     assert (batch.weight[gap == 0] == 0).all()
@@ -107,13 +107,13 @@ def test_shared_batch_is_well_formed(seed, lengths, negatives):
 
 def test_independent_batch_flips_half_the_pairs():
     batch = sample_independent(np.random.default_rng(0), np.array([20]), 20_000, "inverse", negatives=True)
-    assert (batch.gap(np.array([20])) > 0).mean() == pytest.approx(0.5, abs=0.02)
+    assert (batch.gap(batch.index, np.array([20])) > 0).mean() == pytest.approx(0.5, abs=0.02)
     forward = sample_independent(np.random.default_rng(0), np.array([20]), 500, "inverse", negatives=False)
-    assert (forward.gap(np.array([20])) > 0).all()
+    assert (forward.gap(forward.index, np.array([20])) > 0).all()
 
 
 def test_gap_is_normalised_by_the_given_length():
     batch = sample_independent(np.random.default_rng(0), np.array([11]), 50, "inverse", negatives=True)
     steps = batch.index[batch.after] - batch.index[batch.before]
-    assert batch.gap(np.array([11])) == pytest.approx(steps / 10)
-    assert batch.gap(np.array([101])) == pytest.approx(steps / 100)
+    assert batch.gap(batch.index, np.array([11])) == pytest.approx(steps / 10)
+    assert batch.gap(batch.index, np.array([101])) == pytest.approx(steps / 100)

@@ -71,10 +71,10 @@ class PairBatch:
     after: np.ndarray  # int64 (P,)
     weight: np.ndarray  # float32 (P,): a mean over pairs weighted so follows the paper's law
 
-    def gap(self, lengths: np.ndarray) -> np.ndarray:
-        """Signed normalised distances d = (v-u)/(T-1), float32 (P,); `lengths` (videos,) are the T to divide by."""
-        steps = self.index[self.after] - self.index[self.before]
-        return (steps / (lengths[self.video[self.before]] - 1)).astype(np.float32)
+    def gap(self, times: np.ndarray, units: np.ndarray) -> np.ndarray:
+        """Signed normalised distances d = (v-u)/(T-1), float32 (P,), at `times` (N,); `units` (videos,) are the T."""
+        steps = times[self.after] - times[self.before]
+        return (steps / (units[self.video[self.before]] - 1)).astype(np.float32)
 
 
 def sample_independent(

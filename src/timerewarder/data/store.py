@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,12 +17,14 @@ from timerewarder.data.images import image_files
 from timerewarder.data.resize import How
 from timerewarder.data.search import Sources, find_sources
 from timerewarder.data.source import BadVideo, Source
+from timerewarder.data.stillness import moving_length
 from timerewarder.data.videos import check_fps, warn_skipped
 from timerewarder.errors import UserError
 from timerewarder.progress import track
 
 WORKERS = min(8, os.cpu_count() or 1)
 QUIET_BYTES = 2**30  # hashing more than this takes long enough to show a bar
+QUIET_VIDEOS = 300  # and looking for rest in more than these
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -37,6 +39,7 @@ class FrameStore:
     lengths: np.ndarray  # int64 (N,), frames of each video
     fps: np.ndarray  # float64 (N,), frames per second
     size: int
+    spans: np.ndarray  # int64 (N,), frames of each video until its clock stops: its length unless `stopped_at_rest`
 
     def __len__(self) -> int:
         """How many videos there are."""
@@ -64,7 +67,18 @@ class FrameStore:
             self.lengths[chosen],
             self.fps[chosen],
             self.size,
+            self.spans[chosen],
         )
+
+    def times(self, videos: np.ndarray | int, indices: np.ndarray) -> np.ndarray:
+        """The clock of the videos at these frames, in frames from the start."""
+        return np.minimum(indices, self.spans[videos] - 1)
+
+    def stopped_at_rest(self) -> FrameStore:
+        """The same videos, their clocks stopping where the picture comes to rest for good (data/stillness.py)."""
+        lengths = enumerate(track(self.lengths, "Looking for rest") if len(self) > QUIET_VIDEOS else self.lengths)
+        spans = [moving_length(self.frames(video, np.arange(length))) for video, length in lengths]
+        return replace(self, spans=np.array(spans, np.int64))
 
     @property
     def fingerprint(self) -> str:
@@ -97,12 +111,14 @@ def open_store(
     results = [_result(source, place, entries) for source, place in zip(found, places, strict=True)]
     _speak_of_bad(results, skip_bad)
     good = [(source.name, entry) for source, entry in zip(found, results, strict=True) if isinstance(entry, Entry)]
+    lengths = np.array([entry.length for _, entry in good], np.int64)
     return FrameStore(
         names=tuple(name for name, _ in good),
         files=tuple(entry.file for _, entry in good),
-        lengths=np.array([entry.length for _, entry in good], np.int64),
+        lengths=lengths,
         fps=np.array([entry.fps for _, entry in good], np.float64),
         size=size,
+        spans=lengths,
     )
 
 

@@ -36,6 +36,7 @@ def fit_network(
         reward = cls(config)
     pre = reward.encoder.preprocessing
     store = open_store(videos, pre.size, pre.how, fps, skip_bad)
+    store = store.stopped_at_rest() if config.stop_at_rest else store
     training, held = split(store.lengths, config.training)
     if len(held) == 0:
         warnings.warn("nothing is left to validate on: the last weights are kept, not the best", stacklevel=2)
@@ -43,7 +44,7 @@ def fit_network(
     reward.record = {
         "videos": len(store),
         "frames": int(store.lengths.sum()),
-        "longest_video": int(store.lengths.max()),
+        "longest_video": int(store.spans.max()),
         "validation_videos": list(held_store.names),
         "data": store.fingerprint,
     }
@@ -66,8 +67,8 @@ def validate(reward: FrameReward, store: FrameStore) -> dict[str, float]:
     errors, orders = [], []
     for video, length in enumerate(store.lengths):
         distances = reward.distances(reward.encode(store.frames(video, np.arange(length)))).cpu().numpy()
-        time = np.arange(length)
-        truth = (time[None, :] - time[:, None]) / (reward.unit(int(length)) - 1)
+        times = store.times(video, np.arange(length))
+        truth = (times[None, :] - times[:, None]) / (reward.unit(int(store.spans[video])) - 1)
         errors.append(np.abs(distances - truth)[~np.eye(length, dtype=bool)].mean())
         orders.append(order_correlation(distances[0]))
     return {"val_mae": float(np.mean(errors)), "val_voc_from_first": float(np.mean(orders))}

@@ -68,7 +68,7 @@ def sample_shuffled(reward: OrderPrediction, store: FrameStore, rng: np.random.G
     """Evenly drawn frames of one video, shuffled; a video shorter than `places` repeats frames."""
     video = int(rng.integers(0, len(store)))
     place = rng.permutation(reward.config.places)
-    index = np.round(place * (store.lengths[video] - 1) / (reward.config.places - 1)).astype(np.int64)
+    index = np.round(place * (store.spans[video] - 1) / (reward.config.places - 1)).astype(np.int64)
     videos = np.full_like(index, video)
     frames = load_frames(store, videos, index, reward.config.history, 0, rng)
     return Batch({"frames": frames, "place": torch.from_numpy(place)}, describe(store, videos, index))

@@ -51,6 +51,8 @@ class FrameConfig:
     """Side in pixels of the square picture the encoder sees. Default: 84 for small, 224 for the others."""
     history: int = 0
     """Frames of the past that each side of a comparison sees beside its own; disambiguates back-and-forth motion."""
+    stop_at_rest: bool = True
+    """Stop a video's clock where its picture comes to rest for good, so that waiting at the end is no progress."""
     training: Training = field(default_factory=Training)
 
     def resolved(self: C) -> C:

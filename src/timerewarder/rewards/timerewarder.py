@@ -88,6 +88,7 @@ PRESETS = {
         encoder="clip-vit-b16",
         pairing="independent",
         antisymmetric="no",
+        stop_at_rest=False,
         training=Training(epochs=100, warmup_epochs=5, lr=2e-5, optimizer="adam", clip_norm=0, ema=0, patience=0),
     ),
 }
@@ -166,12 +167,12 @@ def sample_pairs(reward: TimeRewarder, store: FrameStore, rng: np.random.Generat
         pairs = sample_independent(rng, store.lengths, config.pairs, config.sampling, config.negatives)
     else:
         pairs = sample_shared(rng, store.lengths, config.clips, config.clip_frames, config.sampling, config.negatives)
-    units = np.array([reward.unit(int(length)) for length in store.lengths])
+    units = np.array([reward.unit(int(span)) for span in store.spans])
     tensors = {
         "frames": load_frames(store, pairs.video, pairs.index, config.history, config.shift, rng),
         "before": torch.from_numpy(pairs.before),
         "after": torch.from_numpy(pairs.after),
-        "gap": torch.from_numpy(pairs.gap(units)),
+        "gap": torch.from_numpy(pairs.gap(store.times(pairs.video, pairs.index), units)),
         "weight": torch.from_numpy(pairs.weight),
     }
     return Batch(tensors, describe(store, pairs.video, pairs.index))

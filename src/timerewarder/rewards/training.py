@@ -29,6 +29,7 @@ from timerewarder.config import differing_keys
 from timerewarder.errors import UserError
 from timerewarder.files import read_json, write_json, write_text
 from timerewarder.models.checkpoint import load_tensors, save_tensors
+from timerewarder.models.precision import bf16_is_native
 from timerewarder.progress import bar, console
 
 
@@ -137,14 +138,6 @@ def train(
         loop = _Loop(network, options, accelerator, folder, identity or {})
         loop.run(sample, validate)
     return loop.progress
-
-
-def bf16_is_native(device: torch.device) -> bool:
-    """Whether bf16 is faster than fp32 here: emulated bf16 is up to ten times slower."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    return device.type == "cpu" and any(check() for check in checks if check)
 
 
 def running_average(decay: float) -> Callable[[Any, Any, Any], None]:
