@@ -90,12 +90,13 @@ def main() -> None:
             if any(row["task"] == task and row["ends"] == ends for row in rows):
                 continue
             rows.append(measure(task, ends, options.data, options.episodes, options.minutes))
+            print({name: rows[-1][name] for name in ("task", "ends", "voc", "voc_from_first", "success_auroc")})
+            rows.sort(key=lambda row: (row["ends"] != "to-success", list(TASKS).index(row["task"])))
             options.out.parent.mkdir(parents=True, exist_ok=True)
             with options.out.open("w", newline="") as file:
                 writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
                 writer.writeheader()
                 writer.writerows(rows)
-            print({name: rows[-1][name] for name in ("task", "ends", "voc", "voc_from_first", "success_auroc")})
 
 
 if __name__ == "__main__":

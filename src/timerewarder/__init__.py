@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from timerewarder.api import evaluate, fit, load
     from timerewarder.data.videos import Video, read_videos
+    from timerewarder.envs.learned import FinalFrame, LearnedReward, VectorLearnedReward
     from timerewarder.errors import UserError
 
 # Threads that wait by spinning make PyTorch many times slower on a CPU that something else uses too. No effect
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
-__all__ = ["UserError", "Video", "evaluate", "fit", "load", "read_videos"]
+__all__ = [
+    "FinalFrame",
+    "LearnedReward",
+    "UserError",
+    "VectorLearnedReward",
+    "Video",
+    "evaluate",
+    "fit",
+    "load",
+    "read_videos",
+]
 
 _HOMES = {
     "evaluate": "api",
@@ -26,6 +37,9 @@ _HOMES = {
     "Video": "data.videos",
     "read_videos": "data.videos",
     "UserError": "errors",
+    "FinalFrame": "envs.learned",
+    "LearnedReward": "envs.learned",
+    "VectorLearnedReward": "envs.learned",
 }
 
 

@@ -16,7 +16,7 @@ from timerewarder.errors import UserError
 from timerewarder.evaluation import metrics
 from timerewarder.files import write_json
 from timerewarder.models.checkpoint import CONFIG, WEIGHTS
-from timerewarder.rewards import load_local, method_named, preset_config
+from timerewarder.rewards import load, load_local, method_named, preset_config
 from timerewarder.rewards.fitting import Sources
 from timerewarder.rewards.reward import FrameReward
 
@@ -60,14 +60,6 @@ def fit(
         for tensors in (out / "training").glob("*.safetensors"):  # only a resume needs them
             tensors.unlink()
     return reward
-
-
-def load(model: str | Path) -> FrameReward:
-    """Read a model from a folder, or from the Hub by its id (`user/model`)."""
-    folder = Path(model)
-    if not folder.exists() and isinstance(model, str) and model.count("/") == 1 and not model.startswith((".", "/")):
-        folder = _download(model)
-    return load_local(folder)
 
 
 def evaluate(
@@ -154,17 +146,3 @@ def _remove_model(out: Path) -> None:
     (out / "training").mkdir(exist_ok=True)  # the mark of a model's folder, should the next fit be interrupted at once
     for name in (CONFIG, WEIGHTS, EVALUATION, "log.csv"):
         (out / name).unlink(missing_ok=True)
-
-
-def _download(repo_id: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HTTPError
-
-    try:
-        return Path(snapshot_download(repo_id, allow_patterns=["*.json", "*.safetensors"]))
-    except (HTTPError, OSError, ValueError) as error:  # refused or unreachable, not cached, not a name for a model
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(
-            f"there is no folder {repo_id} and it cannot be fetched from the Hub ({reason}): "
-            "check the name, the network, and for a private model the login (`hf auth login` or HF_TOKEN)"
-        ) from error

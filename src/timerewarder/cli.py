@@ -114,7 +114,7 @@ def score(
 
 
 def report(
-    run: Positional[Path],
+    runs: Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN...")]],
     videos: tuple[str, ...] = (),
     failures: tuple[str, ...] = (),
     out: Path | None = None,
@@ -123,18 +123,21 @@ def report(
     skip_bad: SkipBad = False,
     json: Json = False,
 ) -> dict[str, Any]:
-    """Write one self-contained HTML page about a model: videos beside their curves, metrics, training, configuration.
+    """Write one self-contained HTML page: about a model, videos beside their curves; about policies, learning curves.
 
     Args:
-        run: A model folder, or a run folder that holds one.
+        runs: A model folder, or a run folder that holds one; or any number of runs of `timerewarder train`.
         videos: Held-out videos to show; default: those of the last evaluation of the model.
         failures: Failed attempts to show; default: those of the last evaluation.
         out: The page; default: report.html in the run folder.
         clips: How many videos of each kind to show.
     """
+    from timerewarder.report.curves import is_policy_run, report_policies
     from timerewarder.report.run import report_run
 
-    return report_run(run, videos, failures, out, clips, fps=fps, skip_bad=skip_bad)
+    if len(runs) != 1 or is_policy_run(runs[0]):
+        return report_policies(runs, out)
+    return report_run(runs[0], videos, failures, out, clips, fps=fps, skip_bad=skip_bad)
 
 
 def quickstart(
@@ -201,11 +204,65 @@ def fit(arguments: Sequence[str]) -> dict[str, Any]:
     return {"model": str(given.out), "method": method, **reward.record}
 
 
+def train(arguments: Sequence[str]) -> dict[str, Any]:
+    """Train a policy on a Meta-World task: DrQ-v2 on a learned reward, its own or success; or behaviour cloning."""
+    # The options depend on --method and their defaults on --preset and --obs, so these are read first.
+    from timerewarder.agents import bc
+    from timerewarder.agents.presets import PRESETS, preset_named
+    from timerewarder.train import clone_policy, train_policy
+
+    method, preset, obs = (
+        _peek(arguments, f"--{n}", d) for n, d in (("method", "drqv2"), ("preset", "cpu"), ("obs", "pixels"))
+    )
+    cloning = method == "bc"
+    default: Any = bc.Config() if cloning else preset_named(preset, obs)
+    fields: list[Any] = [
+        ("task", _help(str, "Meta-World task, such as drawer-open.")),
+        ("out", _help(Path, "Run folder to write.")),
+        ("method", _help(Literal["drqv2", "bc"], "Reinforcement learning, or behaviour cloning of --demos."), method),
+        (
+            "preset",
+            _help(Literal[PRESETS], "paper is the published table, cpu learns on two cores; see docs/training.md."),
+            preset,
+        ),
+        ("json", Json, False),
+    ]
+    if cloning:
+        fields.insert(1, ("demos", _help(Path, "Demonstrations with actions, from `timerewarder demos`.")))
+    else:
+        fields.insert(
+            1,
+            (
+                "reward",
+                _help(str, "Reward model (folder or Hub id), env (the task's dense reward) or sparse (success)."),
+            ),
+        )
+        fields += [
+            ("resume", _help(bool, "Go on with the run in --out from its last checkpoint."), False),
+            (
+                "keep_replay",
+                _help(bool, "Keep the checkpoint at the end, to prolong the run later with more --frames."),
+                False,
+            ),
+        ]
+    fields.append(("options", OmitArgPrefixes[type(default)], dataclasses.field(default=default)))  # type: ignore[misc]
+    command = dataclasses.make_dataclass("Train", fields)
+    command.__doc__ = train.__doc__
+    given: Any = tyro.cli(command, prog="timerewarder train", args=arguments)
+    if cloning:
+        return clone_policy(given.task, given.demos, given.out, given.options, preset=preset)
+    return train_policy(
+        given.task, given.reward, given.out, given.options,
+        preset=preset, resume=given.resume, keep_replay=given.keep_replay,
+    )  # fmt: skip
+
+
 VERBS: dict[str, Callable[..., dict[str, Any]]] = {
     "demos": demos,
     "fit": fit,
     "evaluate": evaluate,
     "score": score,
+    "train": train,
     "report": report,
     "quickstart": quickstart,
 }
@@ -245,7 +302,9 @@ def _run(arguments: list[str]) -> None:
     verb, *rest = arguments
     if verb not in VERBS:
         raise UserError(f"unknown verb {verb!r}{nearest(verb, VERBS)}")
-    result = fit(rest) if verb == "fit" else tyro.cli(VERBS[verb], prog=f"timerewarder {verb}", args=rest)
+    result = (
+        VERBS[verb](rest) if verb in ("fit", "train") else tyro.cli(VERBS[verb], prog=f"timerewarder {verb}", args=rest)
+    )
     if os.environ.get("RANK", "0") == "0":  # one of several processes speaks
         _show(result, as_json="--json" in rest)
 

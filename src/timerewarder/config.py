@@ -59,7 +59,13 @@ def _checked(hint: Any, value: Any, where: str) -> Any:
     if origin in (Union, types.UnionType):
         if value is None and type(None) in arguments:
             return None
-        return _checked(next(a for a in arguments if a is not type(None)), value, where)
+        kinds = [argument for argument in arguments if argument is not type(None)]
+        for kind in kinds[:-1]:
+            try:
+                return _checked(kind, value, where)
+            except UserError:
+                continue
+        return _checked(kinds[-1], value, where)
     if origin is Literal:
         if value not in arguments:
             raise UserError(f"{where}: {value!r} is not one of {', '.join(map(str, arguments))}")

@@ -72,6 +72,7 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         self.size, self.action_repeat, self.render_mode = size, action_repeat, render_mode
         self._render = render
         self._renderer: Renderer | None = None  # made at the first frame: an agent that sees states needs no OpenGL
+        self._frame: NDArray[np.uint8] | None = None  # of the present state, once drawn
         self.env = ENVIRONMENTS[f"{self.task.name}-v3"]()
         self.env.max_path_length = max(self.env.max_path_length, self.horizon)
         self.env._set_task_called = True
@@ -104,7 +105,7 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float64], dict[str, Any]]:
         super().reset(seed=seed)
-        env = self.env
+        env, self._frame = self.env, None
         env.model.body_pos[:], env.model.site_pos[:] = self._body_pos, self._site_pos
         env.curr_path_length, self._steps, self._closing = 0, 0, 0
         hand = np.asarray(self.np_random.uniform(*self._hand))
@@ -135,6 +136,7 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         if self.start is None:
             raise gymnasium.error.ResetNeeded("call reset() before step()")
         action = np.asarray(action, np.float32)
+        self._frame = None
         reward, success = 0.0, False
         for _ in range(self.action_repeat):
             self._observation, step_reward, _, _, info = self.env.step(action)
@@ -168,10 +170,12 @@ class MetaWorld(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         return self.env.state_vector()
 
     def render(self) -> NDArray[np.uint8]:
-        """The present frame, uint8 (size, size, 3)."""
+        """The present frame, uint8 (size, size, 3); drawn once, however often a step's frame is asked for."""
         if self._renderer is None:
             self._renderer = Renderer(self.env.model, self.camera, self.size, self._render)
-        return self._renderer(self.env.data)
+        if self._frame is None:
+            self._frame = self._renderer(self.env.data)
+        return self._frame.copy()
 
     def close(self) -> None:
         if self._renderer is not None:

@@ -138,7 +138,7 @@ def write_page(
         "log": log,
         "config": config,
     }
-    write_text(path, _fill(resources.files(__package__).joinpath("page.html").read_text("utf-8"), title, data))
+    write_text(path, fill(read_template("page.html"), title, data))
 
 
 def _metric(key: str, value: Any) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _video(frames: np.ndarray, fps: float) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "clip.mp4"
         write_video(file, (resize(frame, size) for frame in frames), fps, quality="web")
-        return _data_uri("video/mp4", file.read_bytes())
+        return data_uri("video/mp4", file.read_bytes())
 
 
 def _poster(frame: np.ndarray) -> str:
@@ -191,10 +191,10 @@ def _poster(frame: np.ndarray) -> str:
     size = shown_size(*frame.shape[:2], lowest=LOWEST, highest=HIGHEST)
     file = io.BytesIO()
     Image.fromarray(resize(frame, size)).save(file, "jpeg", quality=80)
-    return _data_uri("image/jpeg", file.getvalue())
+    return data_uri("image/jpeg", file.getvalue())
 
 
-def _data_uri(kind: str, content: bytes) -> str:
+def data_uri(kind: str, content: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
@@ -213,7 +213,11 @@ def _short(values: np.ndarray) -> list[float]:
     return [round(float(value), 5) for value in values]
 
 
-def _fill(template: str, title: str, data: Mapping[str, Any]) -> str:
+def read_template(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+def fill(template: str, title: str, data: Mapping[str, Any]) -> str:
     """Put the title and the data into the template; neither can end its element, whatever it contains."""
     # `<` written as \u003c is the same JSON, but can never open or close a tag or a comment.
     text = json.dumps(_plain(data), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")

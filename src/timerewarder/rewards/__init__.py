@@ -51,3 +51,25 @@ def load_local(folder: Path) -> FrameReward:
     entry = method_named(description.get("method", ""))
     config = from_dict(entry.config, description["config"], f"{folder}/config.json")
     return entry.reward.from_checkpoint(config, description, folder)
+
+
+def load(model: str | Path) -> FrameReward:
+    """Read a model from a folder, or from the Hub by its id (`user/model`)."""
+    folder = Path(model)
+    if not folder.exists() and isinstance(model, str) and model.count("/") == 1 and not model.startswith((".", "/")):
+        folder = _download(model)
+    return load_local(folder)
+
+
+def _download(repo_id: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HTTPError
+
+    try:
+        return Path(snapshot_download(repo_id, allow_patterns=["*.json", "*.safetensors"]))
+    except (HTTPError, OSError, ValueError) as error:  # refused or unreachable, not cached, not a name for a model
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"there is no folder {repo_id} and it cannot be fetched from the Hub ({reason}): "
+            "check the name, the network, and for a private model the login (`hf auth login` or HF_TOKEN)"
+        ) from error

@@ -45,6 +45,7 @@ def fit_network(
         "videos": len(store),
         "frames": int(store.lengths.sum()),
         "longest_video": int(store.spans.max()),
+        "shortest_video": int(store.spans.min()),
         "validation_videos": list(held_store.names),
         "data": store.fingerprint,
     }

@@ -93,6 +93,11 @@ class FrameReward(nn.Module):
         return length
 
     @property
+    def largest_step(self) -> float:
+        """The largest distance between neighbouring frames that the training videos had: the shortest video's."""
+        return 1 / (self.unit(self.record.get("shortest_video", 2)) - 1)
+
+    @property
     def device(self) -> torch.device:
         return next(self.parameters()).device
 
@@ -201,17 +206,31 @@ class Stream:
         self.first: Tensor | None = None
         self.recent: deque[Tensor] = deque(maxlen=reward.config.history + 2)
 
+    @property
+    def features(self) -> Tensor:
+        """What the encoder made of the latest frame, (D,)."""
+        return self.recent[-1][0]
+
     def reset(self, frame: np.ndarray) -> None:
         """Begin an episode at `frame`, uint8 (H, W, 3)."""
-        self.first = self.reward.encode(np.asarray(frame)[None])
-        self.recent.clear()
-        self.recent.append(self.first)
+        self.begin(self.reward.encode(np.asarray(frame)[None])[0])
 
-    @torch.no_grad()
     def step(self, frame: np.ndarray) -> float:
         """The reward for arriving at `frame`, uint8 (H, W, 3)."""
         if self.first is None:
             raise UserError("call stream.reset(first_frame) before stream.step(frame)")
-        self.recent.append(self.reward.encode(np.asarray(frame)[None]))
+        return self.arrive(self.reward.encode(np.asarray(frame)[None])[0])
+
+    def begin(self, features: Tensor) -> None:
+        """`reset` at a frame that was encoded already, perhaps together with others, to features (D,)."""
+        self.first = features[None]
+        self.recent.clear()
+        self.recent.append(self.first)
+
+    @torch.no_grad()
+    def arrive(self, features: Tensor) -> float:
+        """`step` to a frame that was encoded already, to features (D,)."""
+        assert self.first is not None
+        self.recent.append(features[None])
         dropped = [] if self.recent[0] is self.first else [self.first]
         return float(self.reward.compare(torch.cat([*dropped, *self.recent]))[-1])

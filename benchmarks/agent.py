@@ -1,0 +1,200 @@
+"""What an update and a training step cost, as ratios in one run.
+
+    python benchmarks/agent.py --json
+
+- `update`: an update of the agent (batch 256, 84 px, stack 3) against a plain one of the same networks: fp32,
+  contiguous, shifts by `grid_sample`, Adam one tensor at a time, as in public DrQ-v2.
+- `sampling`: drawing and shifting a batch, as a share of an update.
+- `bytes_a_transition`: of the replay, with episodes of 62 steps.
+- `reward`: a training step (simulate, draw, remember, update) with a learned reward of the small encoder against one
+  without, with the preset `cpu` from pixels.
+- `presets`: environment frames a second of `cpu` over those of `paper`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from timerewarder.agents.drqv2 import Config, DrQv2
+from timerewarder.agents.online import Config as Training
+from timerewarder.agents.online import Stack
+from timerewarder.agents.presets import preset_named
+from timerewarder.agents.replay import Replay, Transitions, bytes_needed
+from timerewarder.envs.learned import LearnedReward
+from timerewarder.envs.metaworld import MetaWorld
+from timerewarder.rewards.timerewarder import Config as RewardConfig
+from timerewarder.rewards.timerewarder import TimeRewarder
+
+SIZE, ACTIONS, EPISODE = 84, 4, 62
+
+
+class Plain:
+    """The same networks, updated without care for speed."""
+
+    def __init__(self, agent: DrQv2) -> None:
+        self.config = agent.config
+        self.conv = copy.deepcopy(agent.encoder.network).to(memory_format=torch.contiguous_format)
+        self.actor, self.critic, self.target = (copy.deepcopy(n) for n in (agent.actor, agent.critic, agent.target))
+        parts = {"encoder": self.conv, "critic": self.critic, "actor": self.actor}
+        self.optimizers = {name: torch.optim.Adam(part.parameters(), foreach=False) for name, part in parts.items()}
+
+    def shift(self, images: Tensor) -> Tensor:
+        pad, (count, _, side, _) = self.config.shift, images.shape
+        padded = F.pad(images, (pad, pad, pad, pad), "replicate")
+        step = 1.0 / (side + 2 * pad)
+        line = torch.linspace(-1 + step, 1 - step, side + 2 * pad)[:side]
+        grid = torch.stack(torch.meshgrid(line, line, indexing="xy"), -1).expand(count, -1, -1, -1)
+        moves = torch.randint(0, 2 * pad + 1, (count, 1, 1, 2)) * 2.0 * step
+        return F.grid_sample(padded, grid + moves, padding_mode="zeros", align_corners=False)
+
+    def encode(self, images: np.ndarray) -> Tensor:
+        stacked = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous().float()
+        return self.conv(self.shift(stacked) / 255.0 - 0.5)
+
+    def noisy(self, mean: Tensor) -> Tensor:
+        return (mean + (0.1 * torch.randn_like(mean)).clamp(-0.3, 0.3)).clamp(-1, 1)
+
+    def update(self, batch: Transitions) -> None:
+        action, reward, discount = (torch.from_numpy(a) for a in (batch.action, batch.reward, batch.discount))
+        features = self.encode(batch.observation)
+        with torch.no_grad():
+            following = self.encode(batch.next_observation)
+            goal = reward + discount * torch.min(*self.target(following, self.noisy(self.actor(following))))
+        q1, q2 = self.critic(features, action)
+        self._descend(F.mse_loss(q1, goal) + F.mse_loss(q2, goal), "encoder", "critic")
+        features = features.detach()
+        self._descend(-torch.min(*self.critic(features, self.noisy(self.actor(features)))).mean(), "actor")
+        for target, source in zip(self.target.parameters(), self.critic.parameters(), strict=True):
+            target.data.copy_(0.005 * source.data + 0.995 * target.data)
+
+    def _descend(self, loss: Tensor, *names: str) -> None:
+        for name in names:
+            self.optimizers[name].zero_grad()
+        loss.backward()
+        for name in names:
+            self.optimizers[name].step()
+
+
+def fill(config: Config, episodes: int = 8) -> Replay:
+    rng = np.random.default_rng(0)
+    replay = Replay(episodes * (EPISODE + 1), (SIZE, SIZE, 3), ACTIONS, stack=config.stack, n_step=config.n_step)
+    for _ in range(episodes):
+        replay.begin(rng.integers(0, 256, (SIZE, SIZE, 3), dtype=np.uint8))
+        for _ in range(EPISODE):
+            frame = rng.integers(0, 256, (SIZE, SIZE, 3), dtype=np.uint8)
+            replay.add(rng.uniform(-1, 1, ACTIONS), frame, 0.1, False)
+    return replay
+
+
+def seconds(work: Callable[[], object], rounds: int) -> float:
+    """The median over some rounds, after one that warms up."""
+    work()
+    times = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return float(np.median(times))
+
+
+def measure_update(rounds: int) -> dict[str, float]:
+    config = Config(batch=256)
+    agent, replay, rng = DrQv2((SIZE, SIZE, 3), ACTIONS, config), fill(config), np.random.default_rng(0)
+    plain = Plain(agent)
+    unshifted = replay.sample(rng, config.batch, 0.99, 1.0)
+    ours, theirs, sampling = [], [], []
+    for _ in range(rounds):  # in turns, so that another program's load meets both
+        sampling.append(seconds(lambda: replay.sample(rng, config.batch, 0.99, 1.0, config.shift), 1))
+        batch = replay.sample(rng, config.batch, 0.99, 1.0, config.shift)
+        ours.append(seconds(lambda batch=batch: agent.update(batch, rng), 1))
+        theirs.append(seconds(lambda: plain.update(unshifted), 1))
+    update = float(np.median(ours) + np.median(sampling))
+    return {"update_ratio": float(np.median(theirs)) / update, "sampling_share": float(np.median(sampling)) / update}
+
+
+class TrainingStep:
+    """One agent step as the loop takes it, without the worker beside it."""
+
+    def __init__(self, config: Training, reward: TimeRewarder | None) -> None:
+        self.config, self.replay, self.rng = config, fill(config.agent), np.random.default_rng(0)
+        self.agent = DrQv2((SIZE, SIZE, 3), ACTIONS, config.agent)
+        env = MetaWorld("drawer-open")
+        self.env = env if reward is None else LearnedReward(env, reward, alpha=0.0)
+        self.steps, self.stack = 0, Stack(config.agent.stack)
+        self.env.reset(seed=0)
+
+    def __call__(self) -> None:
+        agent = self.config.agent
+        frame = self.env.render()
+        action = self.agent.act(self.stack(frame), self.rng)[0]
+        _, reward, _, truncated, info = self.env.step(action)
+        self.replay.add(action, self.env.render(), float(reward), info["success"])
+        if self.steps % self.config.update_every == 0:
+            batch = self.replay.sample(self.rng, agent.batch, agent.discount, 1.0, agent.shift)
+            self.agent.update(batch, self.rng)
+        self.steps += 1
+        if truncated:
+            self.env.reset(seed=0)
+            self.replay.begin(self.env.render())
+
+
+def episode_seconds(step: TrainingStep, steps: int) -> float:
+    started = time.perf_counter()
+    for _ in range(steps):
+        step()
+    return time.perf_counter() - started
+
+
+def measure_steps(rounds: int) -> dict[str, float]:
+    torch.manual_seed(0)
+    cpu, paper = preset_named("cpu", "pixels"), preset_named("paper", "pixels")
+    reward = TimeRewarder(RewardConfig()).eval()
+    steps = {
+        "with": TrainingStep(cpu, reward),
+        "without": TrainingStep(cpu, None),
+        "paper": TrainingStep(paper, reward),
+    }
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for step in steps.values():
+        episode_seconds(step, 2)
+    for _ in range(rounds):
+        for name, step in steps.items():
+            times[name].append(episode_seconds(step, 2 if name == "paper" else 20) / (2 if name == "paper" else 20))
+    median = {name: float(np.median(values)) for name, values in times.items()}
+    return {
+        "reward_adds": median["with"] / median["without"] - 1,
+        "cpu_over_paper": median["paper"] / median["with"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of each measurement (default 7)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    options = parser.parse_args()
+    frames = 10_000
+    result = {
+        **measure_update(options.rounds),
+        "bytes_a_transition": bytes_needed(frames, (SIZE, SIZE, 3), ACTIONS) / frames * (EPISODE + 1) / EPISODE,
+        **measure_steps(options.rounds),
+        "precision": "bf16" if DrQv2((5,), 1, replace(Config(), stack=1)).bf16 else "fp32 (no native bf16)",
+        "threads": torch.get_num_threads(),
+    }
+    for name, value in result.items():
+        print(f"{name:<22}{value:.3f}" if isinstance(value, float) else f"{name:<22}{value}")
+    if options.json:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Learning to act: the replay, DrQ-v2, behaviour cloning, and the one training loop."""

@@ -1,0 +1,26 @@
+"""Named settings of a training. docs/training.md lists where `cpu` departs from `paper`, and what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from timerewarder.agents import drqv2
+from timerewarder.agents.online import Config
+from timerewarder.config import from_dict, nearest, to_dict
+from timerewarder.errors import UserError
+
+PRESETS = ("cpu", "paper")
+
+
+def preset_named(name: str, obs: str) -> Config:
+    """The options that a preset's name stands for, for a policy that sees `obs`."""
+    if name not in PRESETS:
+        raise UserError(f"unknown preset {name!r}{nearest(name, PRESETS)}")
+    paper: Config = from_dict(Config, {**to_dict(Config()), "obs": obs}, "--obs")
+    if name == "paper":
+        return paper
+    quick: dict[str, Any] = {"random_steps": 500, "seed_frames": 2_000, "reward_limit": 2.0}
+    if obs == "pixels":
+        return replace(paper, **quick, agent=drqv2.Config(batch=128, lr=3e-4, hidden=256, encoder="patches", tau=0.01))
+    return replace(paper, **quick, update_every=1, agent=drqv2.Config(batch=256, lr=3e-4, hidden=256, tau=0.01))

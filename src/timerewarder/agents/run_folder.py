@@ -1,0 +1,102 @@
+"""The folder of a training run: what it is, its tables, and a checkpoint that is whole at any moment.
+
+A save writes the replay's new frames, then the networks under a new name, then `state.json`, which names both; so a
+kill between two of these leaves the previous save, and nothing that is named is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from timerewarder.agents.replay import Replay
+from timerewarder.config import differing_keys
+from timerewarder.errors import UserError
+from timerewarder.files import read_json, write_json, write_text
+from timerewarder.models.checkpoint import load_tensors, save_tensors
+
+FORMAT = 1
+POLICY = "policy.safetensors"
+MAY_DIFFER = ("command", "config.frames", "config.beside", "config.threads", "config.replay_on_disk")  # on a resume
+
+
+class RunFolder:
+    """`description` says what is trained, as JSON; a folder with another one is not touched."""
+
+    def __init__(self, path: Path, description: dict[str, Any], resume: bool = False) -> None:
+        self.path, self.checkpoint, self.replay_map = path, path / "checkpoint", path / "replay"
+        self.description = {"format": FORMAT, "kind": "policy", **description}
+        config = path / "config.json"
+        if config.exists() and not resume:
+            raise UserError(f"{path} holds a run already: add --resume to go on with it, or choose another --out")
+        if config.exists():
+            self._check_same(read_json(config))
+        elif path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise UserError(f"{path} exists and is not a training run: choose another --out")
+        elif resume:
+            raise UserError(f"there is no run to resume in {path}: leave out --resume to begin one there")
+        write_json(config, self.description)
+        self._board: Any = None
+
+    def _check_same(self, saved: dict[str, Any]) -> None:
+        if saved.get("kind") != "policy" or saved.get("format") != FORMAT:
+            raise UserError(f"{self.path} is not a training run that this version reads: choose another --out")
+        different = [key for key in differing_keys(saved, self.description) if key not in MAY_DIFFER]
+        if different:
+            raise UserError(
+                f"{self.path} holds a run with other settings ({', '.join(different)}): "
+                "resume it with its own, see its config.json, or choose another --out"
+            )
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a checkpoint to go on from."""
+        return (self.checkpoint / "state.json").exists()
+
+    def write_row(self, name: str, rows: Sequence[dict[str, float]]) -> None:
+        """Write NAME.csv anew and the last row to TensorBoard."""
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text(self.path / f"{name}.csv", text.getvalue())
+        self._tensorboard(name, rows[-1])
+
+    def _tensorboard(self, name: str, row: dict[str, float]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        frames = int(row["env_frames"])
+        if self._board is None:  # a resumed run hides what was logged after its checkpoint
+            self._board = SummaryWriter(str(self.path / "tensorboard"), purge_step=frames)
+        for key, value in row.items():
+            self._board.add_scalar(f"{name}/{key}", value, frames)
+        self._board.flush()
+
+    def save(self, tensors: dict[str, Tensor], replay: Replay, state: dict[str, Any]) -> None:
+        replay.save(self.checkpoint / "replay")
+        name = f"agent-{replay.frames}.safetensors"
+        save_tensors(self.checkpoint / name, tensors)
+        write_json(self.checkpoint / "state.json", {"agent": name, "replay_frames": replay.frames, **state})
+        for old in self.checkpoint.glob("agent-*.safetensors"):
+            if old.name != name:
+                old.unlink()
+
+    def load(self, replay: Replay) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Fill the replay; returns the networks and the state that belong to it."""
+        state = read_json(self.checkpoint / "state.json")
+        replay.load(self.checkpoint / "replay", state["replay_frames"])
+        return load_tensors(self.checkpoint / state["agent"]), state
+
+    def finish(self, tensors: dict[str, Tensor], keep_replay: bool) -> None:
+        """Write the policy; the replay, gigabytes, is of no more use unless the run is to be prolonged."""
+        save_tensors(self.path / POLICY, tensors)
+        shutil.rmtree(self.replay_map, ignore_errors=True)
+        if not keep_replay:
+            shutil.rmtree(self.checkpoint, ignore_errors=True)

@@ -1,0 +1,170 @@
+"""A Meta-World task as the agent meets it, in a process of its own.
+
+    MetaWorld -> LearnedReward (or the task's own reward, or none) -> what the policy sees: pixels, state or features
+
+Simulating, drawing and rewarding a step run in the worker while the agent updates. The agent waits for the step before
+it acts again, so a run is the same whether the steps are computed beside it (`beside=True`) or in between.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import ClipReward
+
+from timerewarder.envs.learned import LearnedReward
+from timerewarder.envs.metaworld import MetaWorld
+from timerewarder.envs.simulator import gymnasium
+from timerewarder.rewards import load
+
+Seen = Literal["pixels", "state", "features"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Which task, how it is shown and how it is rewarded."""
+
+    task: str
+    reward: str
+    """A reward model's folder or Hub id, `env` for the task's dense reward, `sparse` for success alone."""
+    reward_limit: float | None = None
+    """Largest learned reward of a step, in largest steps of the model's training videos."""
+    obs: Seen = "pixels"
+    size: int = 84
+    camera: str | None = None
+    action_repeat: int = 2
+    ranges: str = "wide"
+    render: str = "fast"
+    horizon: int | None = None
+
+
+class TaskReward(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """The task's own dense reward, or with `sparse` none at all: success is weighted by the agent, as alpha."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], sparse: bool) -> None:
+        super().__init__(env)
+        self.sparse = sparse
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, 0.0 if self.sparse else float(reward), terminated, truncated, info
+
+
+class View(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """What the policy sees: uint8 (S, S, 3) pixels, or float32 (D,) state or features of the reward's encoder."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], obs: Seen) -> None:
+        super().__init__(env)
+        self.obs = obs
+        if obs == "pixels":
+            side = env.unwrapped.size  # type: ignore[attr-defined]
+            self.observation_space = gymnasium.spaces.Box(0, 255, (side, side, 3), np.uint8)
+        else:
+            dim = env.get_wrapper_attr("features_dim") if obs == "features" else env.observation_space.shape[0]  # type: ignore[index]
+            self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (dim,), np.float32)
+
+    def observation(self, observation: Any) -> np.ndarray:
+        if self.obs == "pixels":
+            return self.env.render()  # type: ignore[return-value]
+        return np.asarray(self.env.get_wrapper_attr("features") if self.obs == "features" else observation, np.float32)
+
+
+def make_env(setting: Setting) -> gymnasium.Env[Any, Any]:
+    """The task; its reward is the dense one, without success, which is in `info`."""
+    env: gymnasium.Env[Any, Any] = MetaWorld(
+        setting.task, setting.camera, setting.size, setting.action_repeat,
+        setting.ranges, setting.render, setting.horizon,
+    )  # fmt: skip
+    if setting.reward in ("env", "sparse"):
+        env = TaskReward(env, sparse=setting.reward == "sparse")
+    else:
+        model = load(setting.reward)
+        env = LearnedReward(env, model, alpha=0.0)
+        if setting.reward_limit is not None:
+            limit = setting.reward_limit * model.largest_step
+            env = ClipReward(env, -limit, limit)
+    return View(env, setting.obs)
+
+
+def _make_beside(setting: Setting) -> gymnasium.Env[Any, Any]:
+    """`make_env` in a worker: one thread, and Ctrl-C is the main process's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    return make_env(setting)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step brought."""
+
+    observation: np.ndarray
+    dense: float
+    task_reward: float
+    success: bool
+    terminated: bool
+    ended: bool
+
+
+class Worker:
+    """One task, stepped in two halves: `start(action)`, then `finish()`. Use as a context manager."""
+
+    def __init__(self, setting: Setting, beside: bool = True) -> None:
+        kinds: dict[str, Any] = {"autoreset_mode": AutoresetMode.DISABLED}
+        if beside:
+            threads = os.environ.get("OMP_NUM_THREADS")
+            os.environ["OMP_NUM_THREADS"] = "1"  # read by the worker when it starts
+            try:
+                self.envs: Any = AsyncVectorEnv([functools.partial(_make_beside, setting)], context="spawn", **kinds)
+            finally:
+                os.environ.pop("OMP_NUM_THREADS") if threads is None else os.environ.update(OMP_NUM_THREADS=threads)
+        else:
+            self.envs = SyncVectorEnv([functools.partial(make_env, setting)], **kinds)
+        self.beside = beside
+        self.shape: tuple[int, ...] = self.envs.single_observation_space.shape
+        self.actions: int = self.envs.single_action_space.shape[0]
+        self._action: np.ndarray | None = None
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Begin the episode of this seed; returns its first observation."""
+        observations, _ = self.envs.reset(seed=[seed])
+        return observations[0]
+
+    def start(self, action: np.ndarray) -> None:
+        """Begin a step with `action`, float32 (A,)."""
+        if self.beside:
+            self.envs.step_async(action[None])
+        else:
+            self._action = action[None]
+
+    def finish(self) -> Step:
+        """Wait for the step."""
+        result = self.envs.step_wait() if self.beside else self.envs.step(self._action)
+        observations, rewards, terminations, truncations, infos = result
+        return Step(
+            observations[0],
+            float(rewards[0]),
+            float(infos["task_reward"][0]),
+            bool(infos["success"][0]),
+            bool(terminations[0]),
+            bool(terminations[0] or truncations[0]),
+        )
+
+    def frame(self) -> np.ndarray:
+        """The present frame, uint8 (S, S, 3)."""
+        return np.asarray(self.envs.call("render")[0])
+
+    def close(self) -> None:
+        self.envs.close()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,237 @@
+"""The loop on the real simulator, short: rewards, tables, evaluation, kill and resume."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import timerewarder as tr
+from tests.conftest import QUICK
+from timerewarder.agents.bc import Config as CloneConfig
+from timerewarder.agents.drqv2 import Config as AgentConfig
+from timerewarder.agents.online import Config, Stack
+from timerewarder.agents.presets import preset_named
+from timerewarder.envs.demos import collect
+from timerewarder.envs.metaworld import MetaWorld
+from timerewarder.envs.worker import Setting, Worker, make_env
+from timerewarder.errors import UserError
+from timerewarder.evaluation.episodes import Episode, evaluation_seed, mean_measures, training_seed
+from timerewarder.train import clone_policy, train_policy
+
+AGENT = AgentConfig(batch=16, hidden=16, trunk=8, encoder="patches")
+TINY = Config(
+    frames=120, obs="state", random_steps=10, seed_frames=40, eval_every=60, eval_episodes=2, size=32, horizon=20,
+    replay_capacity=200, beside=False, threads=1, agent=AGENT,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(videos: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("reward") / "model"
+    tr.fit(videos, folder, **{**QUICK, "epochs": 0.2})
+    return str(folder)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize(("obs", "reward"), [("state", "env"), ("state", "sparse"), ("pixels", ""), ("features", "")])
+def test_a_run_leaves_what_it_promises(obs: Any, reward: str, model: str, tmp_path: Path) -> None:
+    result = train_policy("drawer-open", reward or model, tmp_path / "run", replace(TINY, obs=obs))
+    assert result["complete"]
+    assert result["env_frames"] == 120
+    evaluations = rows(tmp_path / "run" / "eval.csv")
+    assert [int(row["env_frames"]) for row in evaluations] == [60, 120]
+    assert {"success_once", "success_at_end", "success_gt3", "task_return", "learned_return"} <= evaluations[0].keys()
+    films = sorted((tmp_path / "run" / "videos").iterdir())
+    assert [film.name for film in films] == ["frames_00000060.mp4", "frames_00000120.mp4"]
+    assert len(next(tr.read_videos(films[0])).frames) == 11
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["kind"], config["task"], config["obs"]) == ("policy", "drawer-open", obs)
+    assert any((tmp_path / "run" / "tensorboard").iterdir())
+    assert not (tmp_path / "run" / "checkpoint").exists()
+    assert "actor.policy.0.weight" in load_file(tmp_path / "run" / "policy.safetensors")
+
+
+@pytest.mark.parametrize("obs", ["state", "pixels"])
+def test_resumed_equals_uninterrupted(obs: Any, model: str, tmp_path: Path) -> None:
+    config = replace(TINY, obs=obs, frames=180)
+    train_policy("drawer-open", model, tmp_path / "whole", config)
+    train_policy("drawer-open", model, tmp_path / "parts", replace(config, frames=60), keep_replay=True)
+    train_policy("drawer-open", model, tmp_path / "parts", config, resume=True)
+    whole, parts = (load_file(tmp_path / name / "policy.safetensors") for name in ("whole", "parts"))
+    for name, tensor in whole.items():
+        assert np.array_equal(tensor, parts[name]), name
+    timeless = [
+        [{k: v for k, v in row.items() if k != "seconds"} for row in rows(tmp_path / name / "eval.csv")]
+        for name in ("whole", "parts")
+    ]
+    assert timeless[0] == timeless[1]
+
+
+def test_beside_equals_in_between(model: str, tmp_path: Path) -> None:
+    config = replace(TINY, frames=60)
+    train_policy("drawer-open", model, tmp_path / "between", config)
+    train_policy("drawer-open", model, tmp_path / "beside", replace(config, beside=True))
+    between, beside = (load_file(tmp_path / name / "policy.safetensors") for name in ("between", "beside"))
+    for name, tensor in between.items():
+        assert np.array_equal(tensor, beside[name]), name
+
+
+def command(out: Path, *more: str) -> list[str]:
+    options = "--task drawer-open --reward sparse --obs state --frames 4000 --eval-every 200 --eval-episodes 1"
+    small = "--horizon 20 --size 32 --batch 16 --hidden 16 --trunk 8 --random-steps 10 --seed-frames 40"
+    return [sys.executable, "-m", "timerewarder", "train", *options.split(), *small.split(), "--out", str(out), *more]
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    for _ in range(1200):
+        if path.exists() or process.poll() is not None:
+            return
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_run_goes_on(how: signal.Signals, tmp_path: Path) -> None:
+    process = subprocess.Popen(command(tmp_path / "run"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    wait_for(tmp_path / "run" / "checkpoint" / "state.json", process)
+    process.send_signal(how)
+    output, errors = process.communicate(timeout=120)
+    if how == signal.SIGTERM:
+        assert process.returncode == 0, errors
+        assert "complete                False" in output
+    saved = json.loads((tmp_path / "run" / "checkpoint" / "state.json").read_text())["counters"]["agent_steps"]
+    done = subprocess.run(
+        command(tmp_path / "run", "--resume", "--json", "--frames", str(2 * saved + 100)),
+        capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["complete"]
+    assert result["agent_steps"] >= saved + 50
+    assert f"going on from {2 * saved:,} frames" in done.stderr
+
+
+def test_bad_input_is_one_line(model: str, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(UserError, match="did you mean drawer-open"):
+        train_policy("drawer-opn", model, out, TINY)
+    with pytest.raises(UserError, match="no model at"):
+        train_policy("drawer-open", str(tmp_path / "none"), out, TINY)
+    with pytest.raises(UserError, match="--obs features needs a reward model"):
+        train_policy("drawer-open", "sparse", out, replace(TINY, obs="features"))
+    with pytest.raises(UserError, match="no run to resume"):
+        train_policy("drawer-open", "sparse", out, TINY, resume=True)
+    assert not out.exists()
+    train_policy("drawer-open", "sparse", out, replace(TINY, frames=20), keep_replay=True)
+    before = (out / "config.json").read_bytes()
+    with pytest.raises(UserError, match="add --resume"):
+        train_policy("drawer-open", "sparse", out, TINY)
+    with pytest.raises(UserError, match=r"other settings \(config.agent.batch, config.seed"):
+        train_policy("drawer-open", "sparse", out, replace(TINY, seed=1, agent=replace(AGENT, batch=17)), resume=True)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "precious.txt").write_text("mine")
+    with pytest.raises(UserError, match="is not a training run"):
+        train_policy("drawer-open", "sparse", other, TINY)
+    assert (out / "config.json").read_bytes() == before
+    assert [p.name for p in other.iterdir()] == ["precious.txt"]
+
+
+def test_stacks_begin_with_the_first_frame_repeated() -> None:
+    frames = [np.full((2, 2, 3), i, np.uint8) for i in range(5)]
+    stack = Stack(3)
+    seen = [stack(frame)[0, 0, 0, ::3].tolist() for frame in frames]
+    assert seen == [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
+
+
+def test_seeds_of_training_and_evaluation_never_meet() -> None:
+    training = {training_seed(seed, episode) for seed in range(5) for episode in range(500)}
+    assert len(training) == 2500
+    assert all(seed % 2 == 0 for seed in training)
+    assert all(evaluation_seed(episode) % 2 == 1 for episode in range(50))
+
+
+def test_the_three_measures_of_success() -> None:
+    def episode(pattern: str) -> dict[str, float]:
+        success = np.array([c == "1" for c in pattern])
+        measures = Episode(np.ones(len(success), np.float32), np.zeros(len(success), np.float32), success).measures()
+        return {key.removeprefix("success_"): value for key, value in measures.items() if key.startswith("success")}
+
+    assert episode("000000") == {"once": 0, "at_end": 0, "gt3": 0}
+    assert episode("011100") == {"once": 1, "at_end": 0, "gt3": 0}
+    assert episode("101011") == {"once": 1, "at_end": 1, "gt3": 1}
+    assert episode("000001") == {"once": 1, "at_end": 1, "gt3": 0}
+    nothing, something = np.zeros(2, np.float32), np.array([1, 2], np.float32)
+    pair = [Episode(something, nothing, np.array([True, True])), Episode(nothing, nothing, np.array([False, False]))]
+    assert mean_measures(pair)["learned_return"] == 1.5
+    assert mean_measures(pair)["success_at_end"] == 0.5
+
+
+def test_the_worker_gives_the_rewards_of_score(model: str) -> None:
+    reward = tr.load(model)
+    setting = Setting(task="drawer-open", reward=model, obs="features", size=32, horizon=20)
+    env = MetaWorld("drawer-open", size=32, horizon=20)
+    env.reset(seed=4)
+    frames, actions = [env.render()], np.random.default_rng(0).uniform(-1, 1, (10, 4)).astype(np.float32)
+    for action in actions:
+        env.step(action)
+        frames.append(env.render())
+    expected, features = reward.score(np.stack(frames)), reward.encode(np.stack(frames)).numpy()
+    with Worker(setting, beside=False) as worker:
+        assert worker.reset(4) == pytest.approx(features[0], abs=1e-4)
+        for t, action in enumerate(actions):
+            worker.start(action)
+            step = worker.finish()
+            assert step.dense == pytest.approx(expected[t + 1], abs=1e-5)
+            assert step.observation == pytest.approx(features[t + 1], abs=1e-4)
+        assert step.ended
+
+
+def test_a_limit_clips_the_learned_reward(model: str) -> None:
+    limit = 0.1 * tr.load(model).largest_step
+    env = make_env(Setting(task="drawer-open", reward=model, reward_limit=0.1, obs="state", size=32, horizon=20))
+    env.reset(seed=0)
+    rewards = [env.step(env.action_space.sample())[1] for _ in range(10)]
+    assert np.abs(rewards).max() == pytest.approx(limit)
+
+
+def test_presets_are_what_they_say() -> None:
+    paper = preset_named("paper", "pixels")
+    agent = paper.agent
+    assert (paper.replay_capacity, agent.n_step, agent.batch, agent.discount, agent.lr) == (150_000, 3, 512, 0.99, 1e-4)
+    assert (agent.tau, agent.hidden, agent.exploration_noise, agent.policy_noise) == (0.005, 1024, 0.4, 0.1)
+    assert (agent.noise_clip, agent.policy_delay, agent.shift, agent.stack, paper.size) == (0.3, 1, 4, 3, 84)
+    assert (paper.random_steps, paper.seed_frames, paper.update_every, paper.action_repeat) == (2000, 12_000, 2, 2)
+    assert (paper.eval_every, paper.eval_episodes, paper.alpha, paper.reward_limit) == (10_000, 10, "adaptive", None)
+    with pytest.raises(UserError, match="did you mean paper"):
+        preset_named("papr", "pixels")
+    with pytest.raises(UserError, match="--obs"):
+        preset_named("cpu", "sounds")
+
+
+def test_cloning_learns_the_actions(tmp_path: Path) -> None:
+    collect("drawer-open", 4, tmp_path / "demos", size=32)
+    config = CloneConfig(obs="state", updates=300, eval_episodes=1, agent=replace(AGENT, batch=64, hidden=64, lr=1e-3))
+    result = clone_policy("drawer-open", tmp_path / "demos", tmp_path / "run", config)
+    losses = [float(row["action_error"]) for row in rows(tmp_path / "run" / "train.csv")]
+    assert losses[-1] < 0.5 * losses[0]
+    assert result["success_once"] in (0.0, 1.0)
+    with pytest.raises(UserError, match="not window-open"):
+        clone_policy("window-open", tmp_path / "demos", tmp_path / "other", config)
+    with pytest.raises(UserError, match="has no index"):
+        clone_policy("drawer-open", tmp_path / "run", tmp_path / "other", config)
