@@ -63,9 +63,41 @@ def speed() -> str:
     )
 
 
+# Success after 200,000 frames, read off the paper's curves: TimeRewarder, dense environment reward.
+PAPER_SUCCESS = {
+    "button-press-topdown": (1.00, 0.75), "door-open": (1.00, 0.34), "window-close": (0.88, 1.00),
+    "drawer-open": (1.00, 0.00), "window-open": (1.00, 0.87),
+}  # fmt: skip
+
+
+def learning() -> str:
+    """Success of policies at the last frame that all seeds reached, and where the mean first came to 0.8."""
+    rows = list(csv.DictReader((ROOT / "results" / "learning.csv").open()))
+    lines = [
+        "| task | policy sees | reward | seeds | frames | success_gt3 | best | frames to 0.8 | paper, 200,000 frames |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    groups: dict[tuple[str, str, str], dict[str, list[tuple[int, float]]]] = {}
+    for row in rows:
+        curve = groups.setdefault((row["task"], row["obs"], row["reward"]), {}).setdefault(row["seed"], [])
+        curve.append((int(row["env_frames"]), float(row["success_gt3"])))
+    for (task, obs, reward), seeds in groups.items():
+        common = set.intersection(*({frames for frames, _ in curve} for curve in seeds.values()))
+        means = {frames: sum(dict(curve)[frames] for curve in seeds.values()) / len(seeds) for frames in sorted(common)}
+        reached = next((f"{frames:,}" for frames, mean in means.items() if mean >= 0.8), "–")
+        ours, env = PAPER_SUCCESS[task]
+        paper = {"timerewarder": f"{ours:.2f}", "env": f"{env:.2f}"}.get(reward, "–")
+        last = max(means)
+        lines.append(
+            f"| {task} | {obs} | {reward} | {len(seeds)} | {last:,} | {means[last]:.2f} | {max(means.values()):.2f} "
+            f"| {reached} | {paper} |"
+        )
+    return "\n".join(lines)
+
+
 def filled(text: str) -> str:
     """README.md with every `<!-- results:NAME -->` ... `<!-- end -->` made anew."""
-    tables = {"voc": voc, "speed": speed}
+    tables = {"voc": voc, "speed": speed, "learning": learning}
     pattern = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
     return pattern.sub(lambda match: f"{match[1]}{tables[match[2]]()}\n{match[3]}", text)
 

@@ -57,6 +57,7 @@ def train_policy(
     folder = RunFolder(out, description, resume)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     torch.set_num_threads(config.threads or max(1, cores - config.beside))
+    torch.set_flush_denormal(True)  # gradients that have all but vanished make a CPU slow
     with Worker(config.setting(task, reward), config.beside) as worker:
         needed = bytes_needed(config.replay_capacity, worker.shape, worker.actions)
         console.print(f"replay: {config.replay_capacity:,} frames, {needed / 1e9:.2f} GB when full", highlight=False)

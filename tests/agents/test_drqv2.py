@@ -32,7 +32,7 @@ def without_noise(config: Config = SMALL) -> Config:
     return replace(config, policy_noise=0.0)
 
 
-@pytest.mark.parametrize("encoder", ["drqv2", "patches"])
+@pytest.mark.parametrize("encoder", ["drqv2", "compact"])
 @pytest.mark.parametrize("shape", [PICTURES, (7,)])
 def test_an_update_follows_the_paper(encoder: str, shape: tuple[int, ...]) -> None:
     config = replace(without_noise(), encoder=encoder, stack=3 if len(shape) == 3 else 1)

@@ -30,7 +30,7 @@ from timerewarder.errors import UserError
 from timerewarder.evaluation.episodes import Episode, evaluation_seed, mean_measures, training_seed
 from timerewarder.train import clone_policy, train_policy
 
-AGENT = AgentConfig(batch=16, hidden=16, trunk=8, encoder="patches")
+AGENT = AgentConfig(batch=16, hidden=16, trunk=8, encoder="compact")
 TINY = Config(
     frames=120, obs="state", random_steps=10, seed_frames=40, eval_every=60, eval_episodes=2, size=32, horizon=20,
     replay_capacity=200, beside=False, threads=1, agent=AGENT,

@@ -39,7 +39,7 @@ class Config:
     """Side of the picture in pixels."""
     camera: str | None = None
     """Camera of the evaluation; default: the paper's for the task. The demonstrations must show the same."""
-    agent: drqv2.Config = field(default_factory=lambda: drqv2.Config(batch=128, lr=3e-4, hidden=512, encoder="patches"))
+    agent: drqv2.Config = field(default_factory=lambda: drqv2.Config(batch=128, lr=3e-4, hidden=512, encoder="compact"))
 
     def __post_init__(self) -> None:
         if self.obs == "features":

@@ -48,8 +48,8 @@ class Config:
     """Width of the two hidden layers of actor and critics."""
     trunk: int = 50
     """Width of the layer between the encoder and them."""
-    encoder: Literal["drqv2", "patches"] = "drqv2"
-    """Eyes of a policy that sees pixels: DrQ-v2's four convolutions, or two cheap ones that read patches."""
+    encoder: Literal["drqv2", "compact"] = "drqv2"
+    """Eyes of a policy that sees pixels: DrQ-v2's four convolutions, or two of stride 2."""
     stack: int = 3
     """Frames that the policy sees at once."""
     shift: int = 4
@@ -77,14 +77,14 @@ class Config:
 
 
 def conv_encoder(name: str, channels: int) -> nn.Sequential:
-    """Pictures (B, channels, S, S) -> (B, D). DrQ-v2's own, or a fourteenth of its products."""
+    """Pictures (B, channels, S, S) -> (B, D). DrQ-v2's own, or a compact one."""
     layers: list[nn.Module]
     if name == "drqv2":
         layers = [nn.Conv2d(channels, 32, 3, stride=2), nn.ReLU()]
         for _ in range(3):
             layers += [nn.Conv2d(32, 32, 3), nn.ReLU()]
     else:
-        layers = [nn.Conv2d(channels, 32, 4, stride=4), nn.ReLU(), nn.Conv2d(32, 32, 3, stride=2), nn.ReLU()]
+        layers = [nn.Conv2d(channels, 16, 3, stride=2), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU()]
     return nn.Sequential(*layers, nn.Flatten())
 
 

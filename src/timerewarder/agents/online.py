@@ -69,7 +69,9 @@ class Config:
     eval_episodes: int = 10
     """Episodes of an evaluation."""
     size: int = 84
-    """Side of the picture in pixels, for the policy and the reward."""
+    """Side of the picture in pixels."""
+    policy_size: int | None = None
+    """Side of the picture that the policy sees; default: the same. The reward sees the whole."""
     camera: str | None = None
     """Camera; default: the paper's for the task."""
     ranges: Literal["wide", "paper", "metaworld"] = "wide"
@@ -94,7 +96,8 @@ class Config:
 
     def setting(self, task: str, reward: str) -> Setting:
         return Setting(
-            task=task, reward=reward, reward_limit=self.reward_limit, obs=self.obs, size=self.size, camera=self.camera,
+            task=task, reward=reward, reward_limit=self.reward_limit, obs=self.obs,
+            size=self.size, policy_size=self.policy_size, camera=self.camera,
             action_repeat=self.action_repeat, ranges=self.ranges, horizon=self.horizon,
         )  # fmt: skip
 

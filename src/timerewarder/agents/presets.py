@@ -22,5 +22,10 @@ def preset_named(name: str, obs: str) -> Config:
         return paper
     quick: dict[str, Any] = {"random_steps": 500, "seed_frames": 2_000, "reward_limit": 2.0}
     if obs == "pixels":
-        return replace(paper, **quick, agent=drqv2.Config(batch=128, lr=3e-4, hidden=256, encoder="patches", tau=0.01))
+        return replace(
+            paper,
+            **quick,
+            policy_size=42,
+            agent=drqv2.Config(batch=128, lr=3e-4, hidden=256, encoder="compact", shift=2, tau=0.01),
+        )
     return replace(paper, **quick, update_every=1, agent=drqv2.Config(batch=256, lr=3e-4, hidden=256, tau=0.01))

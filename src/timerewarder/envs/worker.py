@@ -19,6 +19,7 @@ import torch
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import ClipReward
 
+from timerewarder.data.resize import resize
 from timerewarder.envs.learned import LearnedReward
 from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.envs.simulator import gymnasium
@@ -38,6 +39,8 @@ class Setting:
     """Largest learned reward of a step, in largest steps of the model's training videos."""
     obs: Seen = "pixels"
     size: int = 84
+    policy_size: int | None = None
+    """Side of the picture that the policy sees, if not `size`."""
     camera: str | None = None
     action_repeat: int = 2
     ranges: str = "wide"
@@ -60,19 +63,18 @@ class TaskReward(gymnasium.Wrapper[Any, Any, Any, Any]):
 class View(gymnasium.ObservationWrapper[Any, Any, Any]):
     """What the policy sees: uint8 (S, S, 3) pixels, or float32 (D,) state or features of the reward's encoder."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], obs: Seen) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], obs: Seen, size: int) -> None:
         super().__init__(env)
-        self.obs = obs
+        self.obs, self.size = obs, size
         if obs == "pixels":
-            side = env.unwrapped.size  # type: ignore[attr-defined]
-            self.observation_space = gymnasium.spaces.Box(0, 255, (side, side, 3), np.uint8)
+            self.observation_space = gymnasium.spaces.Box(0, 255, (size, size, 3), np.uint8)
         else:
             dim = env.get_wrapper_attr("features_dim") if obs == "features" else env.observation_space.shape[0]  # type: ignore[index]
             self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (dim,), np.float32)
 
     def observation(self, observation: Any) -> np.ndarray:
         if self.obs == "pixels":
-            return self.env.render()  # type: ignore[return-value]
+            return resize(np.asarray(self.env.render())[None], self.size, "squash")[0]
         return np.asarray(self.env.get_wrapper_attr("features") if self.obs == "features" else observation, np.float32)
 
 
@@ -90,7 +92,7 @@ def make_env(setting: Setting) -> gymnasium.Env[Any, Any]:
         if setting.reward_limit is not None:
             limit = setting.reward_limit * model.largest_step
             env = ClipReward(env, -limit, limit)
-    return View(env, setting.obs)
+    return View(env, setting.obs, setting.policy_size or setting.size)
 
 
 def _make_beside(setting: Setting) -> gymnasium.Env[Any, Any]:

@@ -1,0 +1,130 @@
+"""Learning curves of policies: tasks x rewards x seeds, several runs at a time, each on one core.
+
+    python benchmarks/learning.py --obs state --frames 60000
+    python benchmarks/learning.py --obs pixels --tasks drawer-open --frames 60000 --seeds 0 1 2
+
+Reward models are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes 1`).
+`unlimited` is the learned reward without the preset's limit on a step. Every run is a `timerewarder train --preset cpu`
+that resumes if it was interrupted; its evaluations go into the csv, with the command and the commit, as soon as it ends.
+Runs that are in the csv already are skipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from record import commit
+from timerewarder.files import atomic, read_json
+
+TASKS = ("drawer-open", "button-press-topdown", "door-open", "window-open", "window-close")
+COMMIT = commit()
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training."""
+
+    task: str
+    reward: str
+    obs: str
+    seed: int
+    frames: int
+    data: Path
+    out: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.out / f"{self.task}-{self.reward}-{self.obs}-{self.seed}"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return (self.task, self.reward, self.obs, str(self.seed))
+
+    @property
+    def arguments(self) -> list[str]:
+        model = str(self.data / self.task / "model-to-success")
+        reward = self.reward if self.reward in ("env", "sparse") else model
+        unlimited = " --reward-limit None" if self.reward == "unlimited" else ""
+        return (
+            f"train --task {self.task} --reward {reward} --obs {self.obs} --preset cpu{unlimited} "
+            f"--frames {self.frames} --seed {self.seed} --no-beside --threads 1 --out {self.folder}"
+        ).split()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        resume = ["--resume"] if (self.folder / "config.json").exists() else []
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "timerewarder", *self.arguments, *resume]
+        with self.folder.with_suffix(".log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The evaluations of the run, as rows of the csv."""
+        described = read_json(self.folder / "config.json")
+        known = {"task": self.task, "reward": self.reward, "obs": self.obs, "seed": self.seed}
+        told = {"preset": described["preset"], "commit": COMMIT, "command": f"timerewarder {' '.join(self.arguments)}"}
+        with (self.folder / "eval.csv").open(newline="") as file:
+            return [{**known, **row, **told} for row in csv.DictReader(file)]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    with atomic(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS))
+    parser.add_argument("--rewards", nargs="+", default=["timerewarder", "env", "sparse"])
+    parser.add_argument("--obs", default="pixels", choices=["pixels", "state", "features"])
+    parser.add_argument("--frames", type=int, default=100_000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="runs at a time")
+    parser.add_argument("--data", type=Path, default=Path("runs/voc"))
+    parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
+    parser.add_argument("--out", type=Path, default=Path("results/learning.csv"))
+    options = parser.parse_args()
+    waiting = [
+        Run(task, reward, options.obs, seed, options.frames, options.data, options.runs)
+        for seed, task, reward in itertools.product(options.seeds, options.tasks, options.rewards)
+    ]
+    running: list[tuple[Run, subprocess.Popen[bytes]]] = []
+    while waiting or running:
+        for run, process in list(running):
+            if process.poll() is not None:
+                running.remove((run, process))
+                finish(run, process, options.out)
+        while waiting and len(running) < options.at_once:
+            run = waiting.pop(0)
+            if run.key in {(row["task"], row["reward"], row["obs"], row["seed"]) for row in read(options.out)}:
+                continue
+            print("starting", *run.key, flush=True)
+            running.append((run, run.start()))
+        time.sleep(1)
+
+
+def finish(run: Run, process: subprocess.Popen[bytes], out: Path) -> None:
+    if process.returncode != 0:
+        print(f"failed with {process.returncode}, see {run.folder.with_suffix('.log')}:", *run.key, flush=True)
+        return
+    rows = run.rows()
+    write(out, [*read(out), *rows])
+    print("finished", *run.key, "success_gt3", [row["success_gt3"] for row in rows], flush=True)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return list(csv.DictReader(path.open(newline=""))) if path.exists() else []
+
+
+if __name__ == "__main__":
+    main()
