@@ -5,7 +5,7 @@
 
 Reward models are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes 1`).
 `unlimited` is the learned reward without the preset's limit on a step. Every run is a `timerewarder train --preset cpu`
-that resumes if it was interrupted; its evaluations go into the csv, with the command and the commit, as soon as it ends.
+that resumes if it was interrupted; its evaluations go into the csv, with command and commit, as soon as it ends.
 Runs that are in the csv already are skipped.
 """
 
