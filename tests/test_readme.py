@@ -24,7 +24,17 @@ SHORT = {
     "fit": QUICK_FLAGS,
     "demos": ["--episodes=1", "--size=32"],
     "quickstart": ["--episodes=2", "--minutes=0.03"],
-    "train": ["--frames=40", "--horizon=20", "--eval-every=20", "--eval-episodes=1", "--batch=8", "--no-beside"],
+    "train": [
+        *[
+            "--frames=40",
+            "--horizon=20",
+            "--eval-every=20",
+            "--eval-episodes=1",
+            "--batch=8",
+            "--no-beside",
+            "--size=32",
+        ]
+    ],
 }
 
 

@@ -119,6 +119,9 @@ def check_reward(reward: str, config: Config) -> tuple[str, str | None]:
             )
         return reward, None
     model = api.load(reward)
+    sees = model.encoder.preprocessing.size
+    if model.config.encoder == "small" and sees != config.size:
+        raise UserError(f"{reward} was fitted to pictures of {sees} px, not {config.size}: pass --size {sees}")
     folder = Path(reward)
     weights = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()[:16] if folder.is_dir() else None
     return model.method, weights or reward

@@ -132,6 +132,8 @@ def test_bad_input_is_one_line(model: str, tmp_path: Path) -> None:
         train_policy("drawer-opn", model, out, TINY)
     with pytest.raises(UserError, match="no model at"):
         train_policy("drawer-open", str(tmp_path / "none"), out, TINY)
+    with pytest.raises(UserError, match="pass --size 32"):
+        train_policy("drawer-open", model, out, replace(TINY, size=84))
     with pytest.raises(UserError, match="--obs features needs a reward model"):
         train_policy("drawer-open", "sparse", out, replace(TINY, obs="features"))
     with pytest.raises(UserError, match="no run to resume"):
