@@ -20,6 +20,7 @@ def preset_named(name: str, obs: str) -> Config:
     paper: Config = from_dict(Config, {**to_dict(Config()), "obs": obs}, "--obs")
     if name == "paper":
         return paper
-    quick: dict[str, Any] = {"random_steps": 500, "seed_frames": 2_000, "update_every": 1, "reward_limit": 1.0}
-    agent = drqv2.Config(batch=128, lr=3e-4, hidden=256, tau=0.01, encoder="compact", shift=2)
-    return replace(paper, **quick, policy_size=42 if obs == "pixels" else None, agent=agent)
+    pixels = obs == "pixels"
+    quick: dict[str, Any] = {"random_steps": 500, "seed_frames": 2_000, "update_every": 1, "reward_limit": 2.0}
+    agent = drqv2.Config(batch=128 if pixels else 256, lr=3e-4, hidden=256, tau=0.01, encoder="compact", shift=2)
+    return replace(paper, **quick, policy_size=42 if pixels else None, agent=agent)
