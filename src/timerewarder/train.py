@@ -61,7 +61,7 @@ def train_policy(
     with Worker(config.setting(task, reward), config.beside) as worker:
         needed = bytes_needed(config.replay_capacity, worker.shape, worker.actions)
         console.print(f"replay: {config.replay_capacity:,} frames, {needed / 1e9:.2f} GB when full", highlight=False)
-        loop = Loop(task, reward, config, folder, worker, lambda *seen: film(out, *seen))
+        loop = Loop(reward, config, folder, worker, lambda *seen: film(out, *seen))
         if folder.started:
             loop.resume()
             console.print(f"going on from {loop.env_frames:,} frames", highlight=False)

@@ -143,7 +143,6 @@ class Loop:
 
     def __init__(
         self,
-        task: str,
         reward: str,
         config: Config,
         folder: RunFolder,
@@ -151,6 +150,7 @@ class Loop:
         on_evaluation: Callable[[int, Sequence[Episode]], None] = lambda frames, episodes: None,
     ) -> None:
         self.config, self.folder, self.worker, self.on_evaluation = config, folder, worker, on_evaluation
+        self.reward = reward
         vectors = len(worker.shape) == 1
         agent = replace(config.agent, stack=1, shift=0) if vectors else config.agent
         self.agent = DrQv2(worker.shape, worker.actions, agent, config.seed)
@@ -190,7 +190,7 @@ class Loop:
                 if self.env_frames // config.eval_every > now.evaluations or self.env_frames >= config.frames:
                     self._evaluate()
                     now.seconds = time.monotonic() - started
-                    display.update(task, note=self._note())
+                    display.console.print(self._told(), highlight=False)
                     self._save()
             if self._stop.is_set():
                 self._save()
@@ -267,15 +267,17 @@ class Loop:
         }
 
     def _note(self) -> str:
-        train = self.now.train_rows[-1] if self.now.train_rows else None
-        last = self.now.eval_rows[-1] if self.now.eval_rows else None
-        parts = []
-        if train:
-            parts += [f"{train['frames_per_second']:.0f} frames/s", f"return {train['learned_return']:+.2f}"]
-        if last:
-            once, at_end, gt3 = (last[f"success_{name}"] for name in ("once", "at_end", "gt3"))
-            parts.append(f"success {once:.1f} once, {at_end:.1f} at end, {gt3:.1f} >3")
-        return "  ".join(parts)
+        """Beside the bar: speed, and the mean return and success of the last episodes of training."""
+        row = self.now.train_rows[-1]
+        returns = "task_return" if self.reward == "env" else "learned_return"
+        return f"{row['frames_per_second']:.0f} frames/s, return {row[returns]:+.2f}, success {row['success_gt3']:.1f}"
+
+    def _told(self) -> str:
+        """A line an evaluation, kept above the bar."""
+        row = self.now.eval_rows[-1]
+        once, at_end, gt3 = (row[f"success_{name}"] for name in ("once", "at_end", "gt3"))
+        success = f"success {once:.1f} once, {at_end:.1f} at end, {gt3:.1f} for more than 3 steps"
+        return f"{self.env_frames:>9,} frames: {success}; return {row['learned_return']:+.2f}"
 
     def _save(self) -> None:
         self.folder.save(self.agent.state(), self.replay, {"counters": vars(self.now), "alpha": self.alpha.state()})
