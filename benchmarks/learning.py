@@ -56,7 +56,7 @@ class Run:
         unlimited = " --reward-limit None" if self.reward == "unlimited" else ""
         return (
             f"train --task {self.task} --reward {reward} --obs {self.obs} --preset cpu{unlimited} "
-            f"--frames {self.frames} --seed {self.seed} --no-beside --threads 1 --out {self.folder}"
+            f"--frames {self.frames} --seed {self.seed} --no-beside --threads 1 --keep-replay --out {self.folder}"
         ).split()
 
     def start(self) -> subprocess.Popen[bytes]:
