@@ -4,7 +4,7 @@
     python benchmarks/learning.py --obs pixels --tasks drawer-open --frames 60000 --seeds 0 1 2
 
 Reward models are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes 1`).
-`unlimited` is the learned reward without the preset's limit on a step. Every run is a `timerewarder train --preset cpu`
+`unguarded` is the learned reward as in the paper, without `--familiar` and `--reward-limit`. Every run is a `timerewarder train --preset cpu`
 that resumes if it was interrupted; its evaluations go into the csv, with command and commit, as soon as it ends.
 Runs that are in the csv already are skipped.
 """
@@ -53,9 +53,9 @@ class Run:
     def arguments(self) -> list[str]:
         model = str(self.data / self.task / "model-to-success")
         reward = self.reward if self.reward in ("env", "sparse") else model
-        unlimited = " --reward-limit None" if self.reward == "unlimited" else ""
+        unguarded = " --no-familiar --reward-limit None" if self.reward == "unguarded" else ""
         return (
-            f"train --task {self.task} --reward {reward} --obs {self.obs} --preset cpu{unlimited} "
+            f"train --task {self.task} --reward {reward} --obs {self.obs} --preset cpu{unguarded} "
             f"--frames {self.frames} --seed {self.seed} --no-beside --threads 1 --keep-replay --out {self.folder}"
         ).split()
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from timerewarder.errors import UserError
 from timerewarder.rewards import load
 from timerewarder.rewards.alpha import Alpha, AlphaRule
+from timerewarder.rewards.familiarity import Familiarity, Guard
 from timerewarder.rewards.reward import FrameReward
 
 try:
@@ -45,6 +46,10 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     a camera for Meta-World and for Gymnasium's MuJoCo environments, or a function of the environment that gives a frame
     uint8 (H, W, 3), for instance one that was drawn for the observation already.
 
+    `familiar` weighs a step's reward by how much its pictures are like those of the training videos
+    (rewards/familiarity.py); `limit` clips it at so many times the largest step of those videos. Both keep a policy
+    from being paid for pictures that the model does not know; neither is in the paper.
+
     `info` gains `task_reward` (what the environment itself returned), `success` (the environment's `success` or
     `is_success`; False if it tells neither), `learned_reward` and `alpha`. `self.alpha.record` tells what set alpha.
     """
@@ -55,16 +60,23 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         reward: FrameReward | str | Path,
         alpha: AlphaRule = "adaptive",
         camera: Camera = None,
+        familiar: bool = False,
+        limit: float | None = None,
     ) -> None:
-        RecordConstructorArgs.__init__(self, reward=reward, alpha=alpha, camera=camera, _disable_deepcopy=True)
+        RecordConstructorArgs.__init__(
+            self, reward=reward, alpha=alpha, camera=camera, familiar=familiar, limit=limit, _disable_deepcopy=True
+        )
         gymnasium.Wrapper.__init__(self, env)
         self.alpha = Alpha(alpha)
         self._draw = view(env, camera)
-        self._stream = _loaded(reward).stream()
+        model = _loaded(reward)
+        self._stream, self._guard, self._weight = model.stream(), _guard(model, familiar, limit), 1.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        self._stream.reset(self._draw())
+        frame = self._draw()
+        self._stream.reset(frame)
+        self._weight = float(self._guard.weights(frame[None])[0])
         self.alpha.end_trajectory()  # of an episode that was left before its end
         return observation, self._told(info, task_reward=0.0, learned=0.0)
 
@@ -72,7 +84,10 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         if self._stream.first is None:
             raise UserError(RESET_FIRST)
         observation, task_reward, terminated, truncated, info = self.env.step(action)
-        learned = self._stream.step(self._draw())
+        frame = self._draw()
+        weight = float(self._guard.weights(frame[None])[0])
+        learned = self._guard(self._stream.step(frame), self._weight, weight)
+        self._weight = weight
         self.alpha.see(learned)
         info = self._told(info, float(task_reward), learned)
         if terminated or truncated:
@@ -112,6 +127,8 @@ class VectorLearnedReward(VectorWrapper):
         reward: FrameReward | str | Path,
         alpha: AlphaRule = "adaptive",
         camera: Callable[[Any], Sequence[Frame]] | None = None,
+        familiar: bool = False,
+        limit: float | None = None,
     ) -> None:
         super().__init__(envs)
         self.alpha = Alpha(alpha)
@@ -119,6 +136,7 @@ class VectorLearnedReward(VectorWrapper):
         self._draw = vector_view(envs, camera)
         self._reward = _loaded(reward)
         self._trajectories = [self._reward.stream() for _ in range(envs.num_envs)]
+        self._guard, self._weights = _guard(self._reward, familiar, limit), np.ones(envs.num_envs)
         self._ended = np.zeros(envs.num_envs, np.bool_)
 
     def reset(
@@ -127,7 +145,9 @@ class VectorLearnedReward(VectorWrapper):
         everything = np.ones(self.num_envs, np.bool_)
         mask = (options or {}).get("reset_mask", everything)  # read now: Gymnasium takes it out of the options
         observations, infos = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]  # Sync's and Async's
-        for env, feature in zip(np.flatnonzero(mask).tolist(), self._reward.encode(self._draw()[mask]), strict=True):
+        drawn = self._draw()[mask]
+        self._weights[mask] = self._guard.weights(drawn)
+        for env, feature in zip(np.flatnonzero(mask).tolist(), self._reward.encode(drawn), strict=True):
             self._trajectories[env].begin(feature)
             self.alpha.end_trajectory(env)
         self._ended[mask] = False
@@ -161,15 +181,19 @@ class VectorLearnedReward(VectorWrapper):
         """Learned rewards (num_envs,) of a step, from one encode: what is drawn now, and last frames that are not."""
         drawn = self._draw()
         frames = np.concatenate([drawn, _final_frames(infos, also_reset, drawn)]) if also_reset.any() else drawn
-        features = self._reward.encode(frames)
+        features, weights = self._reward.encode(frames), self._guard.weights(frames)
+        weights_now, weights_arrived = weights[: self.num_envs], weights[: self.num_envs].copy()
+        weights_arrived[also_reset] = weights[self.num_envs :]
         now, arrived = features[: self.num_envs], features[: self.num_envs].clone()
         arrived[torch.from_numpy(also_reset)] = features[self.num_envs :]
         learned = np.zeros(self.num_envs)
         for env, trajectory in enumerate(self._trajectories):
             if not only_reset[env]:
-                learned[env] = trajectory.arrive(arrived[env])
+                step = trajectory.arrive(arrived[env])
+                learned[env] = self._guard(step, self._weights[env], weights_arrived[env])
             if only_reset[env] or also_reset[env]:
                 trajectory.begin(now[env])
+        self._weights = weights_now
         return learned
 
     def _told(
@@ -204,6 +228,12 @@ class FinalFrame(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         if terminated or truncated:
             info = {**info, "final_frame": np.array(self._draw())}
         return observation, reward, terminated, truncated, info
+
+
+def _guard(reward: FrameReward, familiar: bool, limit: float | None) -> Guard:
+    return Guard(
+        reward.familiarity if familiar else Familiarity(), None if limit is None else limit * reward.largest_step
+    )
 
 
 def _loaded(reward: FrameReward | str | Path) -> FrameReward:

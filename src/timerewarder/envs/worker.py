@@ -17,13 +17,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-from gymnasium.wrappers import ClipReward
 
 from timerewarder.data.resize import resize
 from timerewarder.envs.learned import LearnedReward
 from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.envs.simulator import gymnasium
-from timerewarder.rewards import load
 
 Seen = Literal["pixels", "state", "features"]
 
@@ -35,6 +33,8 @@ class Setting:
     task: str
     reward: str
     """A reward model's folder or Hub id, `env` for the task's dense reward, `sparse` for success alone."""
+    familiar: bool = False
+    """Weigh the learned reward by how much pictures are like those of the training videos."""
     reward_limit: float | None = None
     """Largest learned reward of a step, in largest steps of the model's training videos."""
     obs: Seen = "pixels"
@@ -87,11 +87,7 @@ def make_env(setting: Setting) -> gymnasium.Env[Any, Any]:
     if setting.reward in ("env", "sparse"):
         env = TaskReward(env, sparse=setting.reward == "sparse")
     else:
-        model = load(setting.reward)
-        env = LearnedReward(env, model, alpha=0.0)
-        if setting.reward_limit is not None:
-            limit = setting.reward_limit * model.largest_step
-            env = ClipReward(env, -limit, limit)
+        env = LearnedReward(env, setting.reward, alpha=0.0, familiar=setting.familiar, limit=setting.reward_limit)
     return View(env, setting.obs, setting.policy_size or setting.size)
 
 

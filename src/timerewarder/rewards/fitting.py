@@ -57,6 +57,7 @@ def fit_network(
         folder,
         {"method": cls.method, "config": to_dict(config), "data": store.fingerprint},
     )
+    reward.familiarity.learn(train_store, held_store)
     last = progress.best_row or progress.rows[-1]
     reward.record["training"] = {"steps": progress.step, "encoded_frames": progress.frames, "kept": last}
     return reward

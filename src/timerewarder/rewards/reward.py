@@ -25,6 +25,7 @@ from timerewarder.data.videos import check_frames
 from timerewarder.errors import UserError
 from timerewarder.models.checkpoint import WEIGHTS, load_tensors, save_checkpoint
 from timerewarder.models.encoders import LEARNING_RATES, EncoderName, build_encoder
+from timerewarder.rewards.familiarity import Familiarity
 from timerewarder.rewards.training import Training
 
 ENCODE_BATCH = 64
@@ -74,6 +75,7 @@ class FrameReward(nn.Module):
             raise UserError(f"--history {config.history} is negative: give the number of past frames, 0 for none")
         self.config = config
         self.encoder = build_encoder(config.encoder, config.encoder_weights, config.image_size, architecture)
+        self.familiarity = Familiarity()
         self.record: dict[str, Any] = {}  # what the model was trained on and how well it did; saved with it
 
     # A method gives these two ...
@@ -147,8 +149,12 @@ class FrameReward(nn.Module):
     def from_checkpoint(cls, config: Any, description: dict[str, Any], folder: Path) -> FrameReward:
         reward = cls(config, description["encoder"])
         tensors = load_tensors(folder / WEIGHTS)
+        known = {name: tensors.pop(f"familiarity.{name}", None) for name in ("thumbnails", "reach")}
+        reward.familiarity.load({name: tensor for name, tensor in known.items() if tensor is not None})
         try:
-            reward.load_state_dict(tensors)
+            reward.load_state_dict(
+                tensors | {f"familiarity.{n}": t for n, t in reward.familiarity.state_dict().items()}
+            )
         except RuntimeError as error:
             raise UserError(
                 f"{folder / WEIGHTS} does not fit {folder}'s configuration: {error}".replace("\n", " ")
