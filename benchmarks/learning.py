@@ -4,7 +4,8 @@
     python benchmarks/learning.py --obs pixels --tasks drawer-open --frames 60000 --seeds 0 1 2
 
 Reward models are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes 1`).
-`unguarded` is the learned reward as in the paper, without `--familiar` and `--reward-limit`. Every run is a `timerewarder train --preset cpu`
+`unguarded` is the learned reward as in the paper, without `--familiar` and `--reward-limit`.
+Every run is a `timerewarder train --preset cpu`
 that resumes if it was interrupted; its evaluations go into the csv, with command and commit, as soon as it ends.
 Runs that are in the csv already are skipped.
 """
