@@ -63,6 +63,10 @@ def test_a_run_leaves_what_it_promises(obs: Any, reward: str, model: str, tmp_pa
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["kind"], config["task"], config["obs"]) == ("policy", "drawer-open", obs)
     assert any((tmp_path / "run" / "tensorboard").iterdir())
+    alpha = json.loads((tmp_path / "run" / "alpha.json").read_text())
+    assert alpha["rule"] == {"env": 0.0, "sparse": 1.0}.get(reward, "adaptive")
+    if not reward:
+        assert alpha["value"] == pytest.approx(10 * alpha["set_by"]["reward"])
     assert not (tmp_path / "run" / "checkpoint").exists()
     assert "actor.policy.0.weight" in load_file(tmp_path / "run" / "policy.safetensors")
 

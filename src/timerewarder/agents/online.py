@@ -7,6 +7,7 @@ uninterrupted one.
 
     RUN/config.json    what is trained, on what, with which options
     RUN/train.csv      a row each few episodes        RUN/eval.csv   a row an evaluation
+    RUN/alpha.json     the weight of success, and the step that set it
     RUN/tensorboard/   the same for TensorBoard       RUN/videos/    evaluation episodes
     RUN/checkpoint/    the state to resume from       RUN/policy.safetensors   the networks
 """
@@ -35,6 +36,7 @@ from timerewarder.progress import bar
 from timerewarder.rewards.alpha import Alpha
 
 NOISE, BATCH, LEARN = range(3)  # what a random generator is for
+LOG_EVERY = 10  # episodes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,16 +189,16 @@ class Loop:
                 now.episodes += 1
                 self.alpha.end_trajectory()
                 now.seconds = time.monotonic() - started
-                if now.episodes % 10 == 0:
+                evaluate = self.env_frames // config.eval_every > now.evaluations or self.env_frames >= config.frames
+                if evaluate or self._stop.is_set() or len(self._recent) == LOG_EVERY:
                     self._log()
                     display.update(task, note=self._note())
-                if self.env_frames // config.eval_every > now.evaluations or self.env_frames >= config.frames:
+                if evaluate:
                     self._evaluate()
                     now.seconds = time.monotonic() - started
                     display.console.print(self._told(), highlight=False)
+                if evaluate or self._stop.is_set():
                     self._save()
-            if self._stop.is_set():
-                self._save()
         return self.env_frames >= config.frames
 
     def _episode(self, advance: Callable[[], None]) -> Episode:
@@ -260,6 +262,7 @@ class Loop:
         }
         self.now.train_rows.append(row)
         self.folder.write_row("train", self.now.train_rows)
+        self.folder.write_alpha(self.alpha.record)
         self._metrics, self._recent = [], []
 
     def _counts(self) -> dict[str, float]:

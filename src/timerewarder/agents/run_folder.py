@@ -69,6 +69,9 @@ class RunFolder:
         write_text(self.path / f"{name}.csv", text.getvalue())
         self._tensorboard(name, rows[-1])
 
+    def write_alpha(self, record: dict[str, Any]) -> None:
+        write_json(self.path / "alpha.json", record)
+
     def _tensorboard(self, name: str, row: dict[str, float]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
