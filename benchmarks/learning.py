@@ -5,9 +5,9 @@
 
 Reward models are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes 1`).
 `unguarded` is the learned reward as in the paper, without `--familiar` and `--reward-limit`.
-Every run is a `timerewarder train --preset cpu`
-that resumes if it was interrupted; its evaluations go into the csv, with command and commit, as soon as it ends.
-Runs that are in the csv already are skipped.
+`bc` clones the actions of the same demonstrations. Every run is a `timerewarder train --preset cpu` that resumes if it
+was interrupted; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the csv
+already are skipped.
 """
 
 from __future__ import annotations
@@ -52,16 +52,19 @@ class Run:
 
     @property
     def arguments(self) -> list[str]:
+        given = f"--task {self.task} --obs {self.obs} --seed {self.seed} --out {self.folder}"
+        if self.reward == "bc":
+            return f"train --method bc --demos {self.data / self.task / 'train-to-success'} {given}".split()
         model = str(self.data / self.task / "model-to-success")
         reward = self.reward if self.reward in ("env", "sparse") else model
         unguarded = " --no-familiar --reward-limit None" if self.reward == "unguarded" else ""
         return (
-            f"train --task {self.task} --reward {reward} --obs {self.obs} --preset cpu{unguarded} "
-            f"--frames {self.frames} --seed {self.seed} --no-beside --threads 1 --keep-replay --out {self.folder}"
+            f"train --reward {reward} --preset cpu{unguarded} --frames {self.frames} --no-beside --threads 1 "
+            f"--keep-replay {given}"
         ).split()
 
     def start(self) -> subprocess.Popen[bytes]:
-        resume = ["--resume"] if (self.folder / "config.json").exists() else []
+        resume = ["--resume"] if (self.folder / "config.json").exists() and self.reward != "bc" else []
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "timerewarder", *self.arguments, *resume]
         with self.folder.with_suffix(".log").open("ab") as log:
