@@ -118,8 +118,8 @@ def main() -> None:
 
 
 def finish(run: Run, process: subprocess.Popen[bytes], out: Path) -> None:
-    if process.returncode != 0:
-        print(f"failed with {process.returncode}, see {run.folder.with_suffix('.log')}:", *run.key, flush=True)
+    if process.returncode != 0 or not (run.folder / "policy.safetensors").exists():  # a run that is stopped ends well
+        print(f"not complete ({process.returncode}), see {run.folder.with_suffix('.log')}:", *run.key, flush=True)
         return
     rows = run.rows()
     write(out, [*read(out), *rows])

@@ -216,41 +216,35 @@ def train(arguments: Sequence[str]) -> dict[str, Any]:
     )
     cloning = method == "bc"
     default: Any = bc.Config() if cloning else preset_named(preset, obs)
+    source = (
+        ("demos", _help(Path, "Demonstrations with actions, from `timerewarder demos`."))
+        if cloning
+        else (
+            "reward",
+            _help(str, "Reward model (folder or Hub id), env (the task's dense one) or sparse (success)."),
+        )
+    )
     fields: list[Any] = [
         ("task", _help(str, "Meta-World task, such as drawer-open.")),
+        source,
         ("out", _help(Path, "Run folder to write.")),
         ("method", _help(Literal["drqv2", "bc"], "Reinforcement learning, or behaviour cloning of --demos."), method),
-        (
-            "preset",
-            _help(Literal[PRESETS], "paper is the published table, cpu learns on two cores; see docs/training.md."),
-            preset,
-        ),
         ("json", Json, False),
     ]
-    if cloning:
-        fields.insert(1, ("demos", _help(Path, "Demonstrations with actions, from `timerewarder demos`.")))
-    else:
-        fields.insert(
-            1,
-            (
-                "reward",
-                _help(str, "Reward model (folder or Hub id), env (the task's dense reward) or sparse (success)."),
-            ),
-        )
+    if not cloning:
+        presets = "paper is the published table, cpu learns on two cores; see docs/training.md."
+        keep = "Keep the checkpoint at the end, to prolong the run later with more --frames."
         fields += [
+            ("preset", _help(Literal[PRESETS], presets), preset),
             ("resume", _help(bool, "Go on with the run in --out from its last checkpoint."), False),
-            (
-                "keep_replay",
-                _help(bool, "Keep the checkpoint at the end, to prolong the run later with more --frames."),
-                False,
-            ),
+            ("keep_replay", _help(bool, keep), False),
         ]
     fields.append(("options", OmitArgPrefixes[type(default)], dataclasses.field(default=default)))  # type: ignore[misc]
     command = dataclasses.make_dataclass("Train", fields)
     command.__doc__ = train.__doc__
     given: Any = tyro.cli(command, prog="timerewarder train", args=arguments)
     if cloning:
-        return clone_policy(given.task, given.demos, given.out, given.options, preset=preset)
+        return clone_policy(given.task, given.demos, given.out, given.options)
     return train_policy(
         given.task, given.reward, given.out, given.options,
         preset=preset, resume=given.resume, keep_replay=given.keep_replay,
@@ -283,7 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _say(f"error: cannot use {path} ({error.strerror}): choose another path, or check its permissions", "red")
         sys.exit(2)
     except KeyboardInterrupt:
-        _say("interrupted; run the same command again to go on", "yellow")
+        _say("interrupted; run the same command again to go on (`train`: with --resume)", "yellow")
         sys.exit(130)
 
 

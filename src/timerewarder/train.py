@@ -65,24 +65,29 @@ def train_policy(
         if folder.started:
             loop.resume()
             console.print(f"going on from {loop.env_frames:,} frames", highlight=False)
+        if loop.env_frames > config.frames:
+            raise UserError(f"{out} stands at {loop.env_frames:,} frames already: give --frames a larger number")
+        folder.begin()
         complete = loop.run()
         if complete:
             folder.finish(loop.agent.state_dict(), keep_replay)
+        else:
+            console.print("stopped and saved; the same command with --resume goes on", highlight=False)
     last = loop.now.eval_rows[-1] if loop.now.eval_rows else {}
     return {"run": str(out), "complete": complete, "alpha": loop.alpha.record, **last}
 
 
-def clone_policy(task: str, demos: Path, out: Path, config: bc.Config, *, preset: str = "cpu") -> dict[str, Any]:
+def clone_policy(task: str, demos: Path, out: Path, config: bc.Config) -> dict[str, Any]:
     """Behaviour cloning on the actions of `demos`, evaluated like every other policy."""
     task = tasks.task(task).name
-    replay = bc.read_demonstrations(demos, task, config)
+    replay, setting = bc.read_demonstrations(demos, task, config)
     description = {
         "task": task,
         "reward": "bc",
         "reward_name": "bc",
         "demos": str(demos),
         "obs": config.obs,
-        "preset": preset,
+        "preset": "bc",
         "seed": config.seed,
         "command": _command(),
         "config": to_dict(config),
@@ -90,8 +95,9 @@ def clone_policy(task: str, demos: Path, out: Path, config: bc.Config, *, preset
     folder = RunFolder(out, description)
     started = time.monotonic()
     agent, rows = bc.clone(replay, config)
+    folder.begin()
     folder.write_row("train", rows)
-    with Worker(config.setting(task), beside=False) as worker:
+    with Worker(setting, beside=False) as worker:
         episodes = evaluate_policy(agent, worker, config.eval_episodes)
     row = {
         "env_frames": 0,

@@ -124,6 +124,15 @@ def test_restored_goes_on_as_the_original(shape: tuple[int, ...]) -> None:
         assert torch.equal(tensor, other.state_dict()[name]), name
 
 
+def test_every_weight_gets_a_gradient_in_bf16() -> None:
+    agent = DrQv2(PICTURES, 4, replace(SMALL, precision="bf16"))
+    agent.update(batch(PICTURES, 3), np.random.default_rng(0))
+    for name, parameter in agent.named_parameters():
+        if not name.startswith("target"):
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().sum() > 0, name
+
+
 def test_it_solves_a_bandit() -> None:
     """The best action of a one-step problem is found: the whole machinery points uphill."""
     agent = DrQv2((3,), 2, replace(SMALL, stack=1, lr=3e-3, hidden=32))

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 import timerewarder as tr
@@ -113,9 +114,12 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_run_goes_on(how: signal.Signals, tmp_path: Path) -> None:
-    process = subprocess.Popen(command(tmp_path / "run"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    """Killed with its worker, as a batch system does."""
+    process = subprocess.Popen(
+        command(tmp_path / "run"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     wait_for(tmp_path / "run" / "checkpoint" / "state.json", process)
-    process.send_signal(how)
+    os.killpg(process.pid, how)
     output, errors = process.communicate(timeout=120)
     if how == signal.SIGTERM:
         assert process.returncode == 0, errors
@@ -158,6 +162,44 @@ def test_bad_input_is_one_line(model: str, tmp_path: Path) -> None:
         train_policy("drawer-open", "sparse", other, TINY)
     assert (out / "config.json").read_bytes() == before
     assert [p.name for p in other.iterdir()] == ["precious.txt"]
+
+
+def test_a_mistake_leaves_nothing_behind(model: str, tmp_path: Path) -> None:
+    """What is wrong can be mended and typed again: no folder is taken before everything is checked."""
+    wrong: list[dict[str, Any]] = [{"camera": "nonsense"}, {"horizon": 1}, {"alpha": -1.0}, {"replay_capacity": 10**12}]
+    for option in wrong:
+        with pytest.raises(UserError):
+            train_policy("drawer-open", model, tmp_path / "run", replace(TINY, **option))
+        assert not (tmp_path / "run").exists()
+    for option in [{"threads": -1}, {"reward_limit": -1.0}, {"obs": "pixels", "policy_size": 4}, {"frames": 0}]:
+        with pytest.raises(UserError, match="--"):
+            replace(TINY, **option)
+
+
+def test_a_complete_run_is_not_begun_again(tmp_path: Path) -> None:
+    out, config = tmp_path / "run", replace(TINY, frames=20)
+    train_policy("drawer-open", "sparse", out, config)
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="is complete and its replay was not kept"):
+        train_policy("drawer-open", "sparse", out, replace(config, frames=60), resume=True)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    kept = tmp_path / "kept"
+    train_policy("drawer-open", "sparse", kept, replace(config, frames=60), keep_replay=True)
+    with pytest.raises(UserError, match="stands at 60 frames already"):
+        train_policy("drawer-open", "sparse", kept, replace(config, frames=40), resume=True)
+    assert (kept / "checkpoint" / "state.json").exists()
+
+
+def test_a_policy_is_no_reward_model(tmp_path: Path) -> None:
+    train_policy("drawer-open", "sparse", tmp_path / "run", replace(TINY, frames=20))
+    with pytest.raises(UserError, match="is a training run, not a reward model"):
+        tr.load(tmp_path / "run")
+
+
+def test_the_worker_leaves_the_main_process_as_it_was() -> None:
+    before = signal.getsignal(signal.SIGINT), torch.get_num_threads()
+    with Worker(Setting(task="drawer-open", reward="sparse", obs="state", horizon=20), beside=True):
+        assert (signal.getsignal(signal.SIGINT), torch.get_num_threads()) == before
 
 
 def test_stacks_begin_with_the_first_frame_repeated() -> None:

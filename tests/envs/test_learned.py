@@ -349,8 +349,7 @@ def knowing():
     frames = []
     for env.place in places:
         frames.append(env.render())
-    reward.familiarity.thumbnails = thumbnails(np.stack(frames)).byte()
-    reward.familiarity.reach = torch.tensor(300.0)
+    reward.familiarity.load({"thumbnails": thumbnails(np.stack(frames)).byte(), "reach": torch.tensor(300.0)})
     reward.record["shortest_video"] = 11
     return reward
 
@@ -358,6 +357,11 @@ def knowing():
 @pytest.mark.parametrize("mode", MODES)
 def test_guarded_vectors_equal_guarded_environments(mode, knowing):
     compare_with_singles(SyncVectorEnv, mode, knowing, steps=14, familiar=True, limit=2.0)
+
+
+def test_a_model_without_a_guard_cannot_be_guarded(plain):
+    with pytest.raises(UserError, match="fit it again"):
+        LearnedReward(Slide(), plain, familiar=True)
 
 
 def test_the_guard_pays_less_for_unknown_pictures_and_never_above_the_limit(knowing):

@@ -40,7 +40,7 @@ def test_training_and_validation_frames_are_familiar_and_others_not(learned: Fam
 
 def test_weights_fall_from_the_reach_to_half_as_far_again(learned: Familiarity) -> None:
     known = crossing(0, 10)[:1]
-    learned.thumbnails, learned.reach = thumbnails(known).round().byte(), learned.reach
+    learned.load({"thumbnails": thumbnails(known).round().byte()})
     for distance, expected in ((0.5, 1.0), (1.0, 1.0), (1.25, 0.5), (1.5, 0.0), (3.0, 0.0)):
         learned.reach = (thumbnails(known + 20) - learned.thumbnails).norm() / distance
         assert learned(known + 20)[0] == pytest.approx(expected, abs=1e-4)
@@ -51,10 +51,11 @@ def test_an_empty_one_finds_everything_familiar() -> None:
 
 
 def test_it_keeps_a_bounded_number_of_thumbnails(tmp_path: Path) -> None:
-    np.save(tmp_path / "long.npy", np.zeros((MOST + 7, 16, 16, 3), np.uint8))
+    for name in ("long", "other"):
+        np.save(tmp_path / f"{name}.npy", np.full((MOST, 16, 16, 3), len(name), np.uint8))
     store = open_store(tmp_path, 16)
     familiarity = Familiarity()
-    familiarity.learn(store, store.subset([]))
+    familiarity.learn(store.subset([0]), store.subset([1]))
     assert MOST / 2 <= len(familiarity.thumbnails) <= MOST
 
 
@@ -67,11 +68,35 @@ def test_it_is_fitted_saved_and_loaded_with_the_model(videos: Path, tmp_path: Pa
     assert weights.max() == 1.0
 
 
+def test_without_validation_the_videos_measure_each_other(videos: Path) -> None:
+    store = open_store(videos, 32)
+    alone, several = Familiarity(), Familiarity()
+    alone.learn(store.subset([0]), store.subset([]))
+    assert alone(255 - crossing(0, 4)).tolist() == [1.0] * 4  # one video alone: nothing is known about what is familiar
+    several.learn(store, store.subset([]))
+    frames = [thumbnails(store.frames(video, np.arange(length))) for video, length in enumerate(store.lengths)]
+    distances = [
+        np.linalg.norm(own.numpy()[:, None] - np.concatenate(frames[:i] + frames[i + 1 :])[None], axis=2).min(1)
+        for i, own in enumerate(frames)
+    ]
+    assert float(several.reach) == pytest.approx(np.concatenate(distances).max(), rel=1e-3)
+    assert several(255 - crossing(0, 4)).max() == 0.0
+
+
+def test_videos_that_are_all_alike_give_finite_weights(tmp_path: Path) -> None:
+    for name in "abc":
+        np.save(tmp_path / f"{name}.npy", np.zeros((5, 16, 16, 3), np.uint8))
+    store = open_store(tmp_path, 16)
+    familiarity = Familiarity()
+    familiarity.learn(store.subset([0, 1]), store.subset([2]))
+    assert familiarity(np.zeros((2, 16, 16, 3), np.uint8)).tolist() == [1.0, 1.0]
+
+
 def test_the_guard_weighs_and_limits() -> None:
-    guard = Guard(Familiarity(), 0.1)
+    guard = Guard(Familiarity(), 0.1, lambda frames: frames)
     assert guard(0.05, 1.0, 1.0) == 0.05
     assert guard(0.05, 1.0, 0.5) == guard(0.05, 0.5, 1.0) == 0.025
     assert guard(0.9, 1.0, 1.0) == 0.1
     assert guard(-0.9, 1.0, 1.0) == -0.1
     assert guard(-0.9, 0.0, 1.0) == 0.0
-    assert Guard(Familiarity(), None)(0.9, 1.0, 1.0) == 0.9
+    assert Guard(Familiarity(), None, lambda frames: frames)(0.9, 1.0, 1.0) == 0.9

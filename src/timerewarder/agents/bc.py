@@ -37,8 +37,6 @@ class Config:
     """Episodes of the evaluation."""
     size: int = 84
     """Side of the picture in pixels."""
-    camera: str | None = None
-    """Camera of the evaluation; default: the paper's for the task. The demonstrations must show the same."""
     agent: drqv2.Config = field(default_factory=lambda: drqv2.Config(batch=128, lr=3e-4, hidden=512, encoder="compact"))
 
     def __post_init__(self) -> None:
@@ -47,17 +45,19 @@ class Config:
         if self.updates < 1 or self.eval_episodes < 1 or self.seed < 0:
             raise UserError("--updates and --eval-episodes must be at least 1, --seed at least 0")
 
-    def setting(self, task: str) -> Setting:
-        return Setting(task=task, reward="env", obs=self.obs, size=self.size, camera=self.camera)
 
-
-def read_demonstrations(folder: Path, task: str, config: Config) -> Replay:
-    """The demonstrations of a folder written by `timerewarder demos`, as transitions to draw from."""
+def read_demonstrations(folder: Path, task: str, config: Config) -> tuple[Replay, Setting]:
+    """The demonstrations that `timerewarder demos` wrote, to draw from, and the setting they were made in."""
     if not (folder / "index.json").exists():
         raise UserError(f"{folder} has no index.json: give a folder that `timerewarder demos` wrote, with its actions")
     index = read_json(folder / "index.json")
-    if index["settings"]["task"] != task:
-        raise UserError(f"{folder} shows {index['settings']['task']}, not {task}: record demonstrations of {task}")
+    made = index["settings"]
+    if made["task"] != task:
+        raise UserError(f"{folder} shows {made['task']}, not {task}: record demonstrations of {task}")
+    setting = Setting(
+        task=task, reward="env", obs=config.obs, size=config.size, camera=made["camera"],
+        action_repeat=made["action_repeat"], ranges=made["ranges"], render=made["render"], horizon=made["horizon"],
+    )  # fmt: skip
     episodes = index["episodes"]
     trajectories = [load_file(folder / row["trajectory"]) for row in episodes]
     pixels = config.obs == "pixels"
@@ -72,7 +72,7 @@ def read_demonstrations(folder: Path, task: str, config: Config) -> Replay:
         replay.begin(observations[0])
         for action, observation in zip(trajectory["actions"], observations[1:], strict=True):
             replay.add(action, observation, 0.0, False)
-    return replay
+    return replay, setting
 
 
 def clone(replay: Replay, config: Config) -> tuple[DrQv2, list[dict[str, float]]]:

@@ -186,7 +186,8 @@ class DrQv2(nn.Module):
     def update(self, batch: Transitions, rng: np.random.Generator) -> dict[str, Tensor]:
         """One step of critic, actor and target; the metrics are scalars still on the device."""
         noise = torch.Generator(self.device).manual_seed(int(rng.integers(2**62)))
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+        # No cache of casts: it would keep weights that were cast without a graph, and older ones, from pass to pass.
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False):
             observation, following = (self._tensor(o) for o in (batch.observation, batch.next_observation))
             metrics, features = self._update_critic(observation, following, batch, noise)
             if self.updates % self.config.policy_delay == 0:

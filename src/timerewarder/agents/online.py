@@ -98,6 +98,17 @@ class Config:
             if getattr(self, name) < 0:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is negative: give 0 or more")
 
+        if self.threads is not None and self.threads < 1:
+            raise UserError(f"--threads {self.threads} is too small: give at least 1")
+        if self.reward_limit is not None and not self.reward_limit > 0:
+            raise UserError(f"--reward-limit {self.reward_limit} leaves no reward: give more than 0, or None")
+        seen, least = self.policy_size or self.size, 16
+        if self.obs == "pixels" and (seen < least or 2 * self.agent.shift >= seen):
+            raise UserError(
+                f"a policy cannot see pictures of {seen} px shifted by up to {self.agent.shift}: "
+                f"give --policy-size at least {least}, and a --shift below half of it"
+            )
+
     def setting(self, task: str, reward: str) -> Setting:
         return Setting(
             task=task, reward=reward, familiar=self.familiar, reward_limit=self.reward_limit,

@@ -23,26 +23,41 @@ from timerewarder.models.checkpoint import load_tensors, save_tensors
 
 FORMAT = 1
 POLICY = "policy.safetensors"
-MAY_DIFFER = ("command", "config.frames", "config.beside", "config.threads", "config.replay_on_disk")  # on a resume
+# On a resume. The model may have moved, but its weights must be the same.
+MAY_DIFFER = ("command", "reward_model", "config.frames", "config.beside", "config.threads", "config.replay_on_disk")
 
 
 class RunFolder:
-    """`description` says what is trained, as JSON; a folder with another one is not touched."""
+    """`description` says what is trained, as JSON; a folder with another one is not touched.
+
+    Making one only checks; nothing is written before `begin`.
+    """
 
     def __init__(self, path: Path, description: dict[str, Any], resume: bool = False) -> None:
         self.path, self.checkpoint, self.replay_map = path, path / "checkpoint", path / "replay"
         self.description = {"format": FORMAT, "kind": "policy", **description}
-        config = path / "config.json"
-        if config.exists() and not resume:
-            raise UserError(f"{path} holds a run already: add --resume to go on with it, or choose another --out")
-        if config.exists():
-            self._check_same(read_json(config))
-        elif path.exists() and (not path.is_dir() or any(path.iterdir())):
+        self.config = path / "config.json"
+        if self.config.exists() and not resume:
+            way = "" if description["reward"] == "bc" else "add --resume to go on with it, or "
+            raise UserError(f"{path} holds a run already: {way}choose another --out")
+        if self.config.exists():
+            self._check_same(read_json(self.config))
+        elif path.exists() and (not path.is_dir() or any(not _is_temporary(file) for file in path.iterdir())):
             raise UserError(f"{path} exists and is not a training run: choose another --out")
         elif resume:
             raise UserError(f"there is no run to resume in {path}: leave out --resume to begin one there")
-        write_json(config, self.description)
+        if (path / POLICY).exists() and not self.started:
+            raise UserError(
+                f"the run in {path} is complete and its replay was not kept: "
+                "choose another --out, and add --keep-replay to prolong a run later"
+            )
         self._board: Any = None
+
+    def begin(self) -> None:
+        """Make the folder; on a resume the command that began the run stays on record."""
+        if self.config.exists():
+            self.description["command"] = read_json(self.config)["command"]
+        write_json(self.config, self.description)
 
     def _check_same(self, saved: dict[str, Any]) -> None:
         if saved.get("kind") != "policy" or saved.get("format") != FORMAT:
@@ -102,4 +117,10 @@ class RunFolder:
         save_tensors(self.path / POLICY, tensors)
         shutil.rmtree(self.replay_map, ignore_errors=True)
         if not keep_replay:
+            (self.checkpoint / "state.json").unlink(missing_ok=True)  # first, so that no half of a checkpoint counts
             shutil.rmtree(self.checkpoint, ignore_errors=True)
+
+
+def _is_temporary(file: Path) -> bool:
+    """Whether a killed write left it behind."""
+    return file.name.startswith(".") and ".tmp" in file.name

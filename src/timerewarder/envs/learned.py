@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from timerewarder.data.resize import resize
 from timerewarder.errors import UserError
 from timerewarder.rewards import load
 from timerewarder.rewards.alpha import Alpha, AlphaRule
@@ -231,8 +232,16 @@ class FinalFrame(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
 
 def _guard(reward: FrameReward, familiar: bool, limit: float | None) -> Guard:
+    if (familiar or limit is not None) and "shortest_video" not in reward.record:
+        raise UserError(
+            "the model was fitted without what guards its reward: fit it again, or leave out familiar and limit "
+            "(--no-familiar --reward-limit None)"
+        )
+    pre = reward.encoder.preprocessing
     return Guard(
-        reward.familiarity if familiar else Familiarity(), None if limit is None else limit * reward.largest_step
+        reward.familiarity if familiar else Familiarity(),
+        None if limit is None else limit * reward.largest_step,
+        lambda frames: resize(frames, pre.size, pre.how),
     )
 
 

@@ -9,6 +9,7 @@ it acts again, so a run is the same whether the steps are computed beside it (`b
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
 import signal
 from dataclasses import dataclass
@@ -92,9 +93,15 @@ def make_env(setting: Setting) -> gymnasium.Env[Any, Any]:
 
 
 def _make_beside(setting: Setting) -> gymnasium.Env[Any, Any]:
-    """`make_env` in a worker: one thread, and Ctrl-C is the main process's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
+    """`make_env` in a worker: one thread, and signals to all processes are the main one's to handle.
+
+    Gymnasium calls it in the main process as well, to look at the spaces; there nothing is changed.
+    """
+    if multiprocessing.parent_process() is not None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        torch.set_num_threads(1)
+        torch.set_flush_denormal(True)
     return make_env(setting)
 
 

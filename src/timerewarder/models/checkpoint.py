@@ -59,6 +59,8 @@ def load_description(folder: Path) -> dict[str, Any]:
             f"{folder} has checkpoint format {description['format']}, this version reads up to {FORMAT}: "
             "upgrade timerewarder (pip install -U timerewarder)"
         )
+    if description.get("kind") == "policy":
+        raise UserError(f"{folder} is a training run, not a reward model: give the model that it was trained on")
     missing = [key for key in ("method", "config", "encoder") if key not in description]
     if missing:
         raise UserError(f"{folder / CONFIG} lacks {', '.join(missing)}: copy the folder again, or fit with --overwrite")

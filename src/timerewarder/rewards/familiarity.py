@@ -12,6 +12,8 @@ This is not in the paper. `score` does not use it; the wrappers for reinforcemen
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -34,39 +36,54 @@ class Familiarity(nn.Module):
         super().__init__()
         self.register_buffer("thumbnails", torch.zeros(0, 3 * SIDE * SIDE, dtype=torch.uint8))
         self.register_buffer("reach", torch.tensor(1.0))
+        self._known: tuple[Tensor, Tensor] | None = None  # thumbnails and their squared norms as floats
 
     def learn(self, training: FrameStore, validation: FrameStore) -> None:
-        """Remember the training videos, and take the measure of what is familiar from the validation videos."""
-        total = int(training.lengths.sum())
-        every = max(1, -(-total // MOST))
+        """Remember the training videos, and take the measure of what is familiar from the validation videos.
+
+        Without any to validate on, every training video is measured against the others; one alone teaches nothing.
+        """
+        if len(training) < 2 and not len(validation):
+            return
+        every = max(1, -(-int(training.lengths.sum()) // MOST))
         kept = [
             thumbnails(training.frames(video, np.arange(0, length, every)))
             for video, length in enumerate(training.lengths)
         ]
-        self.thumbnails = torch.cat(kept).round().to(torch.uint8)
+        self.load({"thumbnails": torch.cat(kept).round().to(torch.uint8)})
         if len(validation):
             seen = [
-                self._nearest(validation.frames(video, np.arange(length)))
+                self._nearest(thumbnails(validation.frames(video, np.arange(length))))
                 for video, length in enumerate(validation.lengths)
             ]
-            self.reach = torch.cat(seen).amax()
+        else:
+            seen = [
+                torch.cdist(own, torch.cat(kept[:video] + kept[video + 1 :])).amin(1) for video, own in enumerate(kept)
+            ]
+        self.reach = torch.cat(seen).amax().clamp_min(1.0)
 
     @torch.no_grad()
     def forward(self, frames: np.ndarray) -> np.ndarray:
         """uint8 (T, H, W, 3) -> weights float32 (T,) in [0, 1]."""
         if not len(self.thumbnails):
             return np.ones(len(frames), np.float32)
-        distance = self._nearest(frames) / self.reach
+        distance = self._nearest(thumbnails(frames).to(self.reach.device)) / self.reach
         return (1 - (distance - 1) / FADE).clamp(0, 1).cpu().numpy()
 
-    def _nearest(self, frames: np.ndarray) -> Tensor:
-        own = thumbnails(frames).to(self.reach.device)
-        return torch.cdist(own, self.thumbnails.to(own.dtype)).amin(1)
+    def _nearest(self, own: Tensor) -> Tensor:
+        """Thumbnails (T, D) -> distance of each to the nearest known one, (T,)."""
+        if self._known is None:
+            known = self.thumbnails.float()
+            self._known = known, known.square().sum(1)
+        known, norms = self._known
+        squares = own.square().sum(1)[:, None] + norms - 2 * own @ known.T
+        return squares.amin(1).clamp_min(0).sqrt()
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Take over saved buffers, of whatever size; without any it stays empty."""
         self.thumbnails = tensors.get("thumbnails", self.thumbnails)
         self.reach = tensors.get("reach", self.reach)
+        self._known = None
 
 
 def thumbnails(frames: np.ndarray) -> Tensor:
@@ -76,13 +93,19 @@ def thumbnails(frames: np.ndarray) -> Tensor:
 
 
 class Guard:
-    """What keeps an agent from being paid for pictures that the model does not know: weights, and a limit on a step."""
+    """What keeps an agent from being paid for pictures that the model does not know: weights, and a limit on a step.
 
-    def __init__(self, familiarity: Familiarity, limit: float | None) -> None:
-        self.familiarity, self.limit = familiarity, limit
+    Losses are weighed and limited like gains: unknown pictures are no worse than they are good.
+    """
+
+    def __init__(
+        self, familiarity: Familiarity, limit: float | None, seen_as: Callable[[np.ndarray], np.ndarray]
+    ) -> None:
+        self.familiarity, self.limit, self._seen_as = familiarity, limit, seen_as
 
     def weights(self, frames: np.ndarray) -> np.ndarray:
-        return self.familiarity(frames)
+        """Frames uint8 (T, H, W, 3) as the environment draws them -> weights float32 (T,)."""
+        return self.familiarity(self._seen_as(frames))
 
     def __call__(self, learned: float, before: float, after: float) -> float:
         """The reward of a step between frames of these weights."""

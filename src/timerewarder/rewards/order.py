@@ -55,6 +55,10 @@ class OrderPrediction(PotentialReward):
     def potential(self, features: Tensor) -> Tensor:
         return self.head(self.windows(features)).float().softmax(-1) @ self.places
 
+    @property
+    def scale(self) -> float:
+        return 2.0  # places are scaled to [-1, 1]
+
     def distances(self, features: Tensor) -> Tensor:
         return super().distances(features) / 2
 

@@ -96,8 +96,13 @@ class FrameReward(nn.Module):
 
     @property
     def largest_step(self) -> float:
-        """The largest distance between neighbouring frames that the training videos had: the shortest video's."""
-        return 1 / (self.unit(self.record.get("shortest_video", 2)) - 1)
+        """The reward of the largest distance between neighbouring frames of the training videos: the shortest's."""
+        return self.scale / (self.unit(self.record["shortest_video"]) - 1)
+
+    @property
+    def scale(self) -> float:
+        """What the rewards of a whole video sum to."""
+        return 1.0
 
     @property
     def device(self) -> torch.device:

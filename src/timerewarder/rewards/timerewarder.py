@@ -151,6 +151,10 @@ class TimeRewarder(FrameReward):
         windows = self.windows(features)
         return torch.cat([self.predict(rows[:, None], windows[None]) for rows in windows.split(64)])
 
+    @property
+    def scale(self) -> float:
+        return 2.0 if self.config.antisymmetric == "full" else 1.0
+
     def unit(self, length: int) -> int:
         return self.record["longest_video"] if self.config.length_norm == "dataset_max" else length
 
