@@ -97,6 +97,7 @@ def test_the_guard_weighs_and_limits() -> None:
     assert guard(0.05, 1.0, 1.0) == 0.05
     assert guard(0.05, 1.0, 0.5) == guard(0.05, 0.5, 1.0) == 0.025
     assert guard(0.9, 1.0, 1.0) == 0.1
-    assert guard(-0.9, 1.0, 1.0) == -0.1
-    assert guard(-0.9, 0.0, 1.0) == 0.0
+    assert guard(-0.9, 1.0, 1.0) == -0.9
+    assert guard(-0.9, 0.0, 1.0) == -0.9
+    assert guard(0.9, 0.0, 1.0) == 0.0
     assert Guard(Familiarity(), None, lambda frames: frames)(0.9, 1.0, 1.0) == 0.9

@@ -52,9 +52,9 @@ class Config:
     """Weight of success beside the learned reward: adaptive (ten times the largest step reward of the first 100
     episodes), robust (a high quantile instead of the largest), or a number. Not used with --reward env or sparse."""
     familiar: bool = False
-    """Weigh the learned reward of a step by how much its pictures are like those of the training videos."""
+    """Weigh gains of the learned reward by how much the pictures are like those of the training videos."""
     reward_limit: float | None = None
-    """Clip a step's learned reward at so many times the largest step of the training videos: more is no progress, but a
+    """Clip a step's gain of learned reward at so many times the largest step of the training videos: more is no progress, but a
     picture that the model does not know. Default: no limit, as in the paper."""
     seed: int = 0
     """Seed of the networks, the episodes and all noise."""

@@ -47,7 +47,7 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     a camera for Meta-World and for Gymnasium's MuJoCo environments, or a function of the environment that gives a frame
     uint8 (H, W, 3), for instance one that was drawn for the observation already.
 
-    `familiar` weighs a step's reward by how much its pictures are like those of the training videos
+    `familiar` weighs a step's gain by how much its pictures are like those of the training videos
     (rewards/familiarity.py); `limit` clips it at so many times the largest step of those videos. Both keep a policy
     from being paid for pictures that the model does not know; neither is in the paper.
 

@@ -35,9 +35,9 @@ class Setting:
     reward: str
     """A reward model's folder or Hub id, `env` for the task's dense reward, `sparse` for success alone."""
     familiar: bool = False
-    """Weigh the learned reward by how much pictures are like those of the training videos."""
+    """Weigh gains by how much pictures are like those of the training videos."""
     reward_limit: float | None = None
-    """Largest learned reward of a step, in largest steps of the model's training videos."""
+    """Largest gain of a step, in largest steps of the model's training videos."""
     obs: Seen = "pixels"
     size: int = 84
     policy_size: int | None = None

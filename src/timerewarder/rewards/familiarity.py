@@ -5,7 +5,7 @@ that it takes for great progress: the arm held before the camera, the hand out o
 thumbnails of 12 x 12 pixels, with those of the training videos; d is the distance to the nearest one, in units of the
 largest such distance in the validation videos:
 
-    weight   1 where d <= 1,  falling to 0 at d = 1.5
+    weight   1 where d <= 1,  falling to 0 at d = 1.5;  of gains only, see Guard
 
 This is not in the paper. `score` does not use it; the wrappers for reinforcement learning do when asked to.
 """
@@ -95,7 +95,8 @@ def thumbnails(frames: np.ndarray) -> Tensor:
 class Guard:
     """What keeps an agent from being paid for pictures that the model does not know: weights, and a limit on a step.
 
-    Losses are weighed and limited like gains: unknown pictures are no worse than they are good.
+    Losses count in full. If they faded too, an agent would go forward in sight and come back out of sight, for a gain
+    each time around.
     """
 
     def __init__(
@@ -109,5 +110,7 @@ class Guard:
 
     def __call__(self, learned: float, before: float, after: float) -> float:
         """The reward of a step between frames of these weights."""
-        learned *= min(before, after)
-        return learned if self.limit is None else min(max(learned, -self.limit), self.limit)
+        if learned <= 0:
+            return learned
+        gain = learned * min(before, after)
+        return gain if self.limit is None else min(gain, self.limit)
