@@ -54,8 +54,8 @@ class Config:
     familiar: bool = False
     """Weigh gains of the learned reward by how much the pictures are like those of the training videos."""
     reward_limit: float | None = None
-    """Clip a step's gain of learned reward at so many times the largest step of the training videos: more is no progress, but a
-    picture that the model does not know. Default: no limit, as in the paper."""
+    """Clip a step's gain of learned reward at so many times the largest step of the training videos: more is no
+    progress, but a picture that the model does not know. Default: no limit, as in the paper."""
     seed: int = 0
     """Seed of the networks, the episodes and all noise."""
     random_steps: int = 2_000
