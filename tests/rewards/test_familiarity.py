@@ -1,4 +1,4 @@
-"""What a model knows: weights of pictures like and unlike the training videos, and the guard made of them."""
+"""What a model knows: pictures like and unlike the training videos, and the stream that passes over the unlike."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import timerewarder as tr
 from tests.conftest import QUICK, crossing
 from timerewarder.data.store import FrameStore, open_store
-from timerewarder.rewards.familiarity import MOST, SIDE, Familiarity, Guard, thumbnails
+from timerewarder.rewards.familiarity import MOST, SIDE, Familiarity, Guarded, thumbnails
+from timerewarder.rewards.timerewarder import Config, TimeRewarder
 
 
 def stores(videos: Path) -> tuple[FrameStore, FrameStore]:
@@ -33,21 +35,20 @@ def test_thumbnails_are_means_of_blocks() -> None:
 
 def test_training_and_validation_frames_are_familiar_and_others_not(learned: Familiarity, videos: Path) -> None:
     for store in stores(videos):
-        assert learned(store.frames(0, np.arange(store.lengths[0]))).min() == pytest.approx(1.0, abs=1e-3)
-    unlike = 255 - crossing(0, 10)
-    assert learned(unlike).max() == 0.0
+        assert learned(store.frames(0, np.arange(store.lengths[0]))).all()
+    assert not learned(255 - crossing(0, 10)).any()
 
 
-def test_weights_fall_from_the_reach_to_half_as_far_again(learned: Familiarity) -> None:
-    known = crossing(0, 10)[:1]
-    learned.load({"thumbnails": thumbnails(known).round().byte()})
-    for distance, expected in ((0.5, 1.0), (1.0, 1.0), (1.25, 0.5), (1.5, 0.0), (3.0, 0.0)):
-        learned.reach = (thumbnails(known + 20) - learned.thumbnails).norm() / distance
-        assert learned(known + 20)[0] == pytest.approx(expected, abs=1e-4)
+@pytest.mark.parametrize(("distance", "known"), [(0.5, True), (1.2, True), (1.3, False), (3.0, False)])
+def test_a_frame_is_known_up_to_a_quarter_beyond_the_reach(distance: float, known: bool) -> None:
+    familiarity, frame = Familiarity(), crossing(0, 10)[:1]
+    familiarity.load({"thumbnails": thumbnails(frame).round().byte()})
+    familiarity.reach = (thumbnails(frame + 20) - familiarity.thumbnails).norm() / distance
+    assert familiarity(frame + 20).tolist() == [known]
 
 
 def test_an_empty_one_finds_everything_familiar() -> None:
-    assert Familiarity()(crossing(0, 5)).tolist() == [1.0] * 5
+    assert Familiarity()(crossing(0, 5)).tolist() == [True] * 5
 
 
 def test_it_keeps_a_bounded_number_of_thumbnails(tmp_path: Path) -> None:
@@ -62,17 +63,17 @@ def test_it_keeps_a_bounded_number_of_thumbnails(tmp_path: Path) -> None:
 def test_it_is_fitted_saved_and_loaded_with_the_model(videos: Path, tmp_path: Path) -> None:
     reward = tr.fit(videos, tmp_path / "model", **{**QUICK, "epochs": 0.1})
     frames = np.concatenate([crossing(7), 255 - crossing(8)])
-    weights = tr.load(tmp_path / "model").familiarity(frames)
-    assert np.array_equal(weights, reward.familiarity(frames))
-    assert weights.min() == 0.0
-    assert weights.max() == 1.0
+    known = tr.load(tmp_path / "model").familiarity(frames)
+    assert np.array_equal(known, reward.familiarity(frames))
+    assert known.any()
+    assert not known.all()
 
 
 def test_without_validation_the_videos_measure_each_other(videos: Path) -> None:
     store = open_store(videos, 32)
     alone, several = Familiarity(), Familiarity()
     alone.learn(store.subset([0]), store.subset([]))
-    assert alone(255 - crossing(0, 4)).tolist() == [1.0] * 4  # one video alone: nothing is known about what is familiar
+    assert alone(255 - crossing(0, 4)).all()  # one video alone: nothing is known about what is familiar
     several.learn(store, store.subset([]))
     frames = [thumbnails(store.frames(video, np.arange(length))) for video, length in enumerate(store.lengths)]
     distances = [
@@ -80,24 +81,49 @@ def test_without_validation_the_videos_measure_each_other(videos: Path) -> None:
         for i, own in enumerate(frames)
     ]
     assert float(several.reach) == pytest.approx(np.concatenate(distances).max(), rel=1e-3)
-    assert several(255 - crossing(0, 4)).max() == 0.0
+    assert not several(255 - crossing(0, 4)).any()
 
 
-def test_videos_that_are_all_alike_give_finite_weights(tmp_path: Path) -> None:
+def test_videos_that_are_all_alike_are_known(tmp_path: Path) -> None:
     for name in "abc":
         np.save(tmp_path / f"{name}.npy", np.zeros((5, 16, 16, 3), np.uint8))
     store = open_store(tmp_path, 16)
     familiarity = Familiarity()
     familiarity.learn(store.subset([0, 1]), store.subset([2]))
-    assert familiarity(np.zeros((2, 16, 16, 3), np.uint8)).tolist() == [1.0, 1.0]
+    assert familiarity(np.zeros((2, 16, 16, 3), np.uint8)).all()
+    assert not familiarity(np.full((2, 16, 16, 3), 200, np.uint8)).any()
 
 
-def test_the_guard_weighs_and_limits() -> None:
-    guard = Guard(Familiarity(), 0.1, lambda frames: frames)
-    assert guard(0.05, 1.0, 1.0) == 0.05
-    assert guard(0.05, 1.0, 0.5) == guard(0.05, 0.5, 1.0) == 0.025
-    assert guard(0.9, 1.0, 1.0) == 0.1
-    assert guard(-0.9, 1.0, 1.0) == -0.9
-    assert guard(-0.9, 0.0, 1.0) == -0.9
-    assert guard(0.9, 0.0, 1.0) == 0.0
-    assert Guard(Familiarity(), None, lambda frames: frames)(0.9, 1.0, 1.0) == 0.9
+def guarded(frames: np.ndarray, known: list[bool], limit: float | None = None) -> tuple[TimeRewarder, list[float]]:
+    """An untrained model, and the rewards of its guarded stream over the frames."""
+    torch.manual_seed(0)
+    reward = TimeRewarder(Config(image_size=32)).eval()
+    stream, features = Guarded(reward.stream(), limit), reward.encode(frames)
+    stream.begin(features[0])
+    return reward, [stream.arrive(*step) for step in zip(features[1:], known[1:], strict=True)]
+
+
+def test_unknown_frames_are_passed_over() -> None:
+    frames, known = crossing(0, 8), [True, True, False, False, True, True, False, True]
+    reward, rewards = guarded(frames, known)
+    seen = reward.score(frames[known])[1:].tolist()
+    assert rewards == pytest.approx([seen[0], 0, 0, seen[1], seen[2], 0, seen[3]], abs=1e-6)
+
+
+def test_a_loop_through_the_unknown_earns_nothing() -> None:
+    """Forward in sight, back out of sight, around and around: with a consistent model every round sums to 0."""
+    frames = crossing(0, 6)
+    loop = np.concatenate([frames[:4], frames[4:], frames[:1]])
+    _, rewards = guarded(loop, [True, False, False, True, False, False, True])
+    _, direct = guarded(frames[[0, 3, 0]], [True, True, True])
+    assert sum(rewards) == pytest.approx(sum(direct), abs=1e-6)
+    assert sum(direct) == pytest.approx(0, abs=1e-6)
+
+
+def test_the_limit_is_for_gains_and_grows_with_the_steps_passed_over() -> None:
+    frames = crossing(0, 8)
+    _, free = guarded(frames, [True] * 8)
+    limit = max(free) / 3
+    assert guarded(frames, [True] * 8, limit)[1] == pytest.approx(np.minimum(free, limit), abs=1e-6)
+    known = [True, False, False, True, True, True, True, True]
+    assert guarded(frames, known, limit)[1][2] == pytest.approx(min(guarded(frames, known)[1][2], 3 * limit), abs=1e-6)

@@ -52,7 +52,7 @@ class Config:
     """Weight of success beside the learned reward: adaptive (ten times the largest step reward of the first 100
     episodes), robust (a high quantile instead of the largest), or a number. Not used with --reward env or sparse."""
     familiar: bool = False
-    """Weigh gains of the learned reward by how much the pictures are like those of the training videos."""
+    """Pass over frames that are unlike those of the training videos: the reward compares with the last known one."""
     reward_limit: float | None = None
     """Clip a step's gain of learned reward at so many times the largest step of the training videos: more is no
     progress, but a picture that the model does not know. Default: no limit, as in the paper."""

@@ -23,7 +23,7 @@ from timerewarder.data.resize import resize
 from timerewarder.errors import UserError
 from timerewarder.rewards import load
 from timerewarder.rewards.alpha import Alpha, AlphaRule
-from timerewarder.rewards.familiarity import Familiarity, Guard
+from timerewarder.rewards.familiarity import Familiarity, Guarded
 from timerewarder.rewards.reward import FrameReward
 
 try:
@@ -47,9 +47,9 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     a camera for Meta-World and for Gymnasium's MuJoCo environments, or a function of the environment that gives a frame
     uint8 (H, W, 3), for instance one that was drawn for the observation already.
 
-    `familiar` weighs a step's gain by how much its pictures are like those of the training videos
-    (rewards/familiarity.py); `limit` clips it at so many times the largest step of those videos. Both keep a policy
-    from being paid for pictures that the model does not know; neither is in the paper.
+    `familiar` passes over frames that are unlike those of the training videos (rewards/familiarity.py); `limit` clips
+    what a step gains at so many times the largest step of those videos. Both keep a policy from being paid for pictures
+    that the model does not know; neither is in the paper.
 
     `info` gains `task_reward` (what the environment itself returned), `success` (the environment's `success` or
     `is_success`; False if it tells neither), `learned_reward` and `alpha`. `self.alpha.record` tells what set alpha.
@@ -70,25 +70,22 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         gymnasium.Wrapper.__init__(self, env)
         self.alpha = Alpha(alpha)
         self._draw = view(env, camera)
-        model = _loaded(reward)
-        self._stream, self._guard, self._weight = model.stream(), _guard(model, familiar, limit), 1.0
+        self._model = _loaded(reward)
+        self._guard = _Guard(self._model, familiar, limit)
+        self._stream = self._guard.stream()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        frame = self._draw()
-        self._stream.reset(frame)
-        self._weight = float(self._guard.weights(frame[None])[0])
+        self._stream.begin(self._model.encode(self._draw()[None])[0])
         self.alpha.end_trajectory()  # of an episode that was left before its end
         return observation, self._told(info, task_reward=0.0, learned=0.0)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if self._stream.first is None:
+        if self._stream.features is None:
             raise UserError(RESET_FIRST)
         observation, task_reward, terminated, truncated, info = self.env.step(action)
-        frame = self._draw()
-        weight = float(self._guard.weights(frame[None])[0])
-        learned = self._guard(self._stream.step(frame), self._weight, weight)
-        self._weight = weight
+        frame = self._draw()[None]
+        learned = self._stream.arrive(self._model.encode(frame)[0], bool(self._guard.knows(frame)[0]))
         self.alpha.see(learned)
         info = self._told(info, float(task_reward), learned)
         if terminated or truncated:
@@ -98,11 +95,12 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     @property
     def features(self) -> NDArray[np.float32]:
         """What the reward's encoder made of the present frame, (D,)."""
+        assert self._stream.features is not None, RESET_FIRST
         return self._stream.features.cpu().numpy()
 
     @property
     def features_dim(self) -> int:
-        return self._stream.reward.encoder.dim
+        return self._model.encoder.dim
 
     def _told(self, info: dict[str, Any], task_reward: float, learned: float) -> dict[str, Any]:
         success = any(bool(info.get(key)) for key in SUCCESS)
@@ -136,8 +134,8 @@ class VectorLearnedReward(VectorWrapper):
         self._mode = _autoreset_mode(envs)
         self._draw = vector_view(envs, camera)
         self._reward = _loaded(reward)
-        self._trajectories = [self._reward.stream() for _ in range(envs.num_envs)]
-        self._guard, self._weights = _guard(self._reward, familiar, limit), np.ones(envs.num_envs)
+        self._guard = _Guard(self._reward, familiar, limit)
+        self._trajectories = [self._guard.stream() for _ in range(envs.num_envs)]
         self._ended = np.zeros(envs.num_envs, np.bool_)
 
     def reset(
@@ -147,7 +145,6 @@ class VectorLearnedReward(VectorWrapper):
         mask = (options or {}).get("reset_mask", everything)  # read now: Gymnasium takes it out of the options
         observations, infos = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]  # Sync's and Async's
         drawn = self._draw()[mask]
-        self._weights[mask] = self._guard.weights(drawn)
         for env, feature in zip(np.flatnonzero(mask).tolist(), self._reward.encode(drawn), strict=True):
             self._trajectories[env].begin(feature)
             self.alpha.end_trajectory(env)
@@ -156,7 +153,7 @@ class VectorLearnedReward(VectorWrapper):
         return observations, self._told(infos, nothing, _successes(infos, self.num_envs), nothing)
 
     def step(self, actions: Any) -> tuple[Any, NDArray[np.float64], Any, Any, dict[str, Any]]:
-        if any(trajectory.first is None for trajectory in self._trajectories):
+        if any(trajectory.features is None for trajectory in self._trajectories):
             raise UserError(RESET_FIRST)
         observations, task_rewards, terminations, truncations, infos = self.env.step(actions)
         ended = np.logical_or(terminations, truncations)
@@ -182,19 +179,17 @@ class VectorLearnedReward(VectorWrapper):
         """Learned rewards (num_envs,) of a step, from one encode: what is drawn now, and last frames that are not."""
         drawn = self._draw()
         frames = np.concatenate([drawn, _final_frames(infos, also_reset, drawn)]) if also_reset.any() else drawn
-        features, weights = self._reward.encode(frames), self._guard.weights(frames)
-        weights_now, weights_arrived = weights[: self.num_envs], weights[: self.num_envs].copy()
-        weights_arrived[also_reset] = weights[self.num_envs :]
+        features, known = self._reward.encode(frames), self._guard.knows(frames)
+        known_arrived = known[: self.num_envs].copy()
+        known_arrived[also_reset] = known[self.num_envs :]
         now, arrived = features[: self.num_envs], features[: self.num_envs].clone()
         arrived[torch.from_numpy(also_reset)] = features[self.num_envs :]
         learned = np.zeros(self.num_envs)
         for env, trajectory in enumerate(self._trajectories):
             if not only_reset[env]:
-                step = trajectory.arrive(arrived[env])
-                learned[env] = self._guard(step, self._weights[env], weights_arrived[env])
+                learned[env] = trajectory.arrive(arrived[env], bool(known_arrived[env]))
             if only_reset[env] or also_reset[env]:
                 trajectory.begin(now[env])
-        self._weights = weights_now
         return learned
 
     def _told(
@@ -231,18 +226,25 @@ class FinalFrame(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return observation, reward, terminated, truncated, info
 
 
-def _guard(reward: FrameReward, familiar: bool, limit: float | None) -> Guard:
-    if (familiar or limit is not None) and "shortest_video" not in reward.record:
-        raise UserError(
-            "the model was fitted without what guards its reward: fit it again, or leave out familiar and limit "
-            "(--no-familiar --reward-limit None)"
-        )
-    pre = reward.encoder.preprocessing
-    return Guard(
-        reward.familiarity if familiar else Familiarity(),
-        None if limit is None else limit * reward.largest_step,
-        lambda frames: resize(frames, pre.size, pre.how),
-    )
+class _Guard:
+    """Which frames count, and how much a step may gain; without both options, all of them and anything."""
+
+    def __init__(self, reward: FrameReward, familiar: bool, limit: float | None) -> None:
+        if (familiar or limit is not None) and "shortest_video" not in reward.record:
+            raise UserError(
+                "the model was fitted without what guards its reward: fit it again, or leave out familiar and limit "
+                "(--no-familiar --reward-limit None)"
+            )
+        self._reward, self._pre = reward, reward.encoder.preprocessing
+        self._familiarity = reward.familiarity if familiar else Familiarity()
+        self._limit = None if limit is None else limit * reward.largest_step
+
+    def knows(self, frames: Frame) -> NDArray[np.bool_]:
+        """Frames uint8 (T, H, W, 3) as they are drawn -> bool (T,)."""
+        return self._familiarity(resize(frames, self._pre.size, self._pre.how))
+
+    def stream(self) -> Guarded:
+        return Guarded(self._reward.stream(), self._limit)
 
 
 def _loaded(reward: FrameReward | str | Path) -> FrameReward:

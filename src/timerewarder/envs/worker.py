@@ -35,7 +35,7 @@ class Setting:
     reward: str
     """A reward model's folder or Hub id, `env` for the task's dense reward, `sparse` for success alone."""
     familiar: bool = False
-    """Weigh gains by how much pictures are like those of the training videos."""
+    """Pass over frames that are unlike those of the training videos."""
     reward_limit: float | None = None
     """Largest gain of a step, in largest steps of the model's training videos."""
     obs: Seen = "pixels"

@@ -1,18 +1,21 @@
-"""How much a picture is like those of the training videos, and so how much a model's word on it counts.
+"""Which pictures a model knows, and a stream of rewards that passes over the others.
 
 A network that has seen successful demonstrations only is sure of itself on any picture. An agent soon finds pictures
 that it takes for great progress: the arm held before the camera, the hand out of sight. So frames are compared, as
-thumbnails of 12 x 12 pixels, with those of the training videos; d is the distance to the nearest one, in units of the
-largest such distance in the validation videos:
+thumbnails of 12 x 12 pixels, with those of the training videos. With d the distance to the nearest one, in units of the
+largest such distance in the validation videos,
 
-    weight   1 where d <= 1,  falling to 0 at d = 1.5;  of gains only, see Guard
+    known     d <= 1.25
+    reward    0 for arriving at an unknown frame; for arriving at a known one, the distance from the last known one
 
-This is not in the paper. `score` does not use it; the wrappers for reinforcement learning do when asked to.
+so that what happens out of the model's sight is worth nothing, and coming back into it elsewhere is worth what was
+gained or lost meanwhile: going around in a loop earns nothing. This is not in the paper. `score` does not use it; the
+wrappers for reinforcement learning do when asked to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -21,9 +24,12 @@ from torch.nn.functional import adaptive_avg_pool2d
 
 from timerewarder.data.store import FrameStore
 
+if TYPE_CHECKING:
+    from timerewarder.rewards.reward import Stream
+
 SIDE = 12
 MOST = 5_000  # thumbnails that are kept, evenly over the videos
-FADE = 0.5  # from familiar to unknown, in units of d
+TOLERANCE = 1.25  # times the largest distance of the validation videos
 
 
 class Familiarity(nn.Module):
@@ -64,11 +70,11 @@ class Familiarity(nn.Module):
 
     @torch.no_grad()
     def forward(self, frames: np.ndarray) -> np.ndarray:
-        """uint8 (T, H, W, 3) -> weights float32 (T,) in [0, 1]."""
+        """uint8 (T, H, W, 3) -> whether each frame is known, bool (T,)."""
         if not len(self.thumbnails):
-            return np.ones(len(frames), np.float32)
-        distance = self._nearest(thumbnails(frames).to(self.reach.device)) / self.reach
-        return (1 - (distance - 1) / FADE).clamp(0, 1).cpu().numpy()
+            return np.ones(len(frames), np.bool_)
+        distance = self._nearest(thumbnails(frames).to(self.reach.device))
+        return (distance <= TOLERANCE * self.reach).cpu().numpy()
 
     def _nearest(self, own: Tensor) -> Tensor:
         """Thumbnails (T, D) -> distance of each to the nearest known one, (T,)."""
@@ -92,25 +98,24 @@ def thumbnails(frames: np.ndarray) -> Tensor:
     return adaptive_avg_pool2d(pictures, SIDE).flatten(1)
 
 
-class Guard:
-    """What keeps an agent from being paid for pictures that the model does not know: weights, and a limit on a step.
+class Guarded:
+    """The stream of one episode, passing over unknown frames; no known step gains more than `limit`."""
 
-    Losses count in full. If they faded too, an agent would go forward in sight and come back out of sight, for a gain
-    each time around.
-    """
+    def __init__(self, stream: Stream, limit: float | None) -> None:
+        self.stream, self.limit = stream, limit
+        self.features: Tensor | None = None  # of the latest frame, (D,)
+        self._steps = 0  # since the last known frame
 
-    def __init__(
-        self, familiarity: Familiarity, limit: float | None, seen_as: Callable[[np.ndarray], np.ndarray]
-    ) -> None:
-        self.familiarity, self.limit, self._seen_as = familiarity, limit, seen_as
+    def begin(self, features: Tensor) -> None:
+        """Begin an episode at a frame of these features (D,), known or not."""
+        self.stream.begin(features)
+        self.features, self._steps = features, 0
 
-    def weights(self, frames: np.ndarray) -> np.ndarray:
-        """Frames uint8 (T, H, W, 3) as the environment draws them -> weights float32 (T,)."""
-        return self.familiarity(self._seen_as(frames))
-
-    def __call__(self, learned: float, before: float, after: float) -> float:
-        """The reward of a step between frames of these weights."""
-        if learned <= 0:
-            return learned
-        gain = learned * min(before, after)
-        return gain if self.limit is None else min(gain, self.limit)
+    def arrive(self, features: Tensor, known: bool) -> float:
+        """The reward for arriving at a frame of these features (D,)."""
+        self.features = features
+        self._steps += 1
+        if not known:
+            return 0.0
+        reward, steps, self._steps = self.stream.arrive(features), self._steps, 0
+        return reward if self.limit is None else min(reward, steps * self.limit)
