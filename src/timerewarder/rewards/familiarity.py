@@ -99,23 +99,21 @@ def thumbnails(frames: np.ndarray) -> Tensor:
 
 
 class Guarded:
-    """The stream of one episode, passing over unknown frames; no known step gains more than `limit`."""
+    """The stream of one episode, passing over unknown frames; nothing gains more than `limit`, losses count in full."""
 
     def __init__(self, stream: Stream, limit: float | None) -> None:
         self.stream, self.limit = stream, limit
         self.features: Tensor | None = None  # of the latest frame, (D,)
-        self._steps = 0  # since the last known frame
 
     def begin(self, features: Tensor) -> None:
         """Begin an episode at a frame of these features (D,), known or not."""
         self.stream.begin(features)
-        self.features, self._steps = features, 0
+        self.features = features
 
     def arrive(self, features: Tensor, known: bool) -> float:
         """The reward for arriving at a frame of these features (D,)."""
         self.features = features
-        self._steps += 1
         if not known:
             return 0.0
-        reward, steps, self._steps = self.stream.arrive(features), self._steps, 0
-        return reward if self.limit is None else min(reward, steps * self.limit)
+        reward = self.stream.arrive(features)
+        return reward if self.limit is None else min(reward, self.limit)
