@@ -16,8 +16,8 @@ BRIEF = {**QUICK, "epoch_frames": 320, "validate_every": 160}
 def test_public_names():
     for name in tr.__all__:
         assert getattr(tr, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'train'"):
-        tr.train  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'retrain'"):
+        tr.retrain  # noqa: B018
 
 
 def test_options_reach_the_method_and_its_training():

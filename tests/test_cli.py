@@ -23,6 +23,7 @@ from PIL import Image
 import timerewarder
 from tests.conftest import SIZE, crossing
 from tests.data.sample_videos import cut, encode, scene
+from timerewarder.agents.presets import preset_named
 from timerewarder.cli import VERBS, main
 from timerewarder.models.checkpoint import FORMAT
 from timerewarder.progress import console
@@ -227,7 +228,7 @@ def test_ctrl_c_says_how_to_go_on(videos, tmp_path):
     stdout, stderr = fitting.communicate(timeout=120)
     assert fitting.returncode == 130, stderr
     assert stdout == ""
-    assert stderr.splitlines()[-1] == "interrupted; run the same command again to go on"
+    assert stderr.splitlines()[-1] == "interrupted; run the same command again to go on (`train`: with --resume)"
     assert not (out / "config.json").exists()
 
 
@@ -242,14 +243,16 @@ def options_in_help(*arguments):
     return {re.match(r"-*([\w.-]+)", entry)[1]: re.sub(OUTLINE, " ", entry) for entry in entries}
 
 
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "fit"])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("fit", "train")])
 def test_help_explains_every_option_with_its_default(verb):
     found = options_in_help(verb)
     for name, parameter in inspect.signature(VERBS[verb]).parameters.items():
-        text = found.get(name.replace("_", "-")) or found[{"model": "MODEL", "videos": "VIDEO...", "run": "PATH"}[name]]
+        text = (
+            found.get(name.replace("_", "-")) or found[{"model": "MODEL", "videos": "VIDEO...", "runs": "RUN..."}[name]]
+        )
         assert len(re.findall(r"[a-z]{2,}", text)) > 2, f"{verb} {name}: {text}"
         if parameter.default is inspect.Parameter.empty:
-            assert "(required)" in text or name == "videos"
+            assert "(required)" in text or name in ("videos", "runs")
         else:
             assert f"(default: {parameter.default}" in text or parameter.default == ()
 
@@ -264,6 +267,22 @@ def test_help_of_fit_explains_every_option_of_every_method(method):
             assert f"(default: {value})" in text, text
             assert len(re.findall(r"[a-z]{2,}", text)) > 3, text
     assert f"(default: {method})" in found["method"]
+
+
+@pytest.mark.parametrize("preset", ["cpu", "paper"])
+@pytest.mark.parametrize("obs", ["pixels", "state"])
+def test_help_of_train_explains_every_option_with_the_default_of_the_preset(preset, obs):
+    found = options_in_help("train", "--preset", preset, "--obs", obs)
+    config = preset_named(preset, obs)
+    for name, value in {**vars(config), **vars(config.agent)}.items():
+        if name != "agent":
+            text = found[name.replace("_", "-")]
+            assert f"(default: {value})" in text, text
+            assert len(re.findall(r"[a-z]{2,}", text)) > 2, text
+    assert {"task", "reward", "out", "resume", "keep-replay"} <= found.keys()
+    cloning = options_in_help("train", "--method", "bc")
+    assert "demos" in cloning
+    assert "reward" not in cloning
 
 
 def test_help_shows_the_defaults_of_the_preset():
@@ -392,7 +411,12 @@ REFUSED = {
     "demos --task drawer-open --episodes 1 --out {bad}/thesis": r"{bad}/thesis exists and is no folder of ",
     "demos --task drawer-open --episodes 1 --out {bad}/file/x": r"cannot use {bad}/file/x .*: choose another path",
     "fitt {videos} --out {out}": r"unknown verb 'fitt'; did you mean fit\?",
-    "train {videos} --out {out}": r"unknown verb 'train'; known: demos, fit, ",
+    "policy {videos} --out {out}": r"unknown verb 'policy'; known: demos, fit, ",
+    "train --task drawr-open --reward sparse --out {out}": r"unknown task .drawr-open.: did you mean drawer-open",
+    "train --task drawer-open --reward {bad}/none --out {out}": r"there is no model at {bad}/none: ",
+    "train --task drawer-open --reward sparse --resume --out {out}": r"there is no run to resume in {out}: ",
+    "train --task drawer-open --reward sparse --preset papr --out {out}": r"unknown preset 'papr'; did you mean paper",
+    "train --method bc --task drawer-open --demos {videos} --out {out}": r"{videos} has no index.json: ",
 }
 
 
