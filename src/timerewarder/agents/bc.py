@@ -17,7 +17,7 @@ from timerewarder.agents import drqv2
 from timerewarder.agents.drqv2 import DrQv2
 from timerewarder.agents.replay import Replay
 from timerewarder.data.store import open_store
-from timerewarder.envs.worker import Setting
+from timerewarder.envs.worker import Seen, Setting
 from timerewarder.errors import UserError
 from timerewarder.files import read_json
 from timerewarder.progress import track
@@ -27,7 +27,7 @@ from timerewarder.progress import track
 class Config:
     """Options of behaviour cloning."""
 
-    obs: drqv2.Observation = "pixels"
+    obs: Seen = "pixels"
     """What the policy sees: pixels, or the simulator's state."""
     updates: int = 5_000
     """Steps of gradient descent."""

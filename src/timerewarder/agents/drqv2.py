@@ -27,8 +27,6 @@ from timerewarder.agents.replay import Transitions
 from timerewarder.errors import UserError
 from timerewarder.models.precision import bf16_is_native
 
-Observation = Literal["pixels", "state", "features"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Config:

@@ -97,7 +97,6 @@ class Config:
         for name in ("seed", "random_steps", "seed_frames"):
             if getattr(self, name) < 0:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is negative: give 0 or more")
-
         if self.threads is not None and self.threads < 1:
             raise UserError(f"--threads {self.threads} is too small: give at least 1")
         if self.reward_limit is not None and not self.reward_limit > 0:
@@ -111,8 +110,7 @@ class Config:
 
     def setting(self, task: str, reward: str) -> Setting:
         return Setting(
-            task=task, reward=reward, familiar=self.familiar, reward_limit=self.reward_limit,
-            obs=self.obs,
+            task=task, reward=reward, familiar=self.familiar, reward_limit=self.reward_limit, obs=self.obs,
             size=self.size, policy_size=self.policy_size, camera=self.camera,
             action_repeat=self.action_repeat, ranges=self.ranges, horizon=self.horizon,
         )  # fmt: skip

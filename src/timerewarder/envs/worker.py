@@ -3,7 +3,7 @@
     MetaWorld -> LearnedReward (or the task's own reward, or none) -> what the policy sees: pixels, state or features
 
 Simulating, drawing and rewarding a step run in the worker while the agent updates. The agent waits for the step before
-it acts again, so a run is the same whether the steps are computed beside it (`beside=True`) or in between.
+it acts again, so with as many threads a run is the same whether steps are computed beside it or in between.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ largest such distance in the validation videos,
     reward    0 for arriving at an unknown frame; for arriving at a known one, the distance from the last known one
 
 so that what happens out of the model's sight is worth nothing, and coming back into it elsewhere is worth what was
-gained or lost meanwhile: going around in a loop earns nothing. This is not in the paper. `score` does not use it; the
-wrappers for reinforcement learning do when asked to.
+gained or lost meanwhile: as far as the model's distances add up, going around in a loop earns nothing. This is not in
+the paper. `score` does not use it; the wrappers for reinforcement learning do when asked to.
 """
 
 from __future__ import annotations

@@ -217,11 +217,6 @@ class Stream:
         self.first: Tensor | None = None
         self.recent: deque[Tensor] = deque(maxlen=reward.config.history + 2)
 
-    @property
-    def features(self) -> Tensor:
-        """What the encoder made of the latest frame, (D,)."""
-        return self.recent[-1][0]
-
     def reset(self, frame: np.ndarray) -> None:
         """Begin an episode at `frame`, uint8 (H, W, 3)."""
         self.begin(self.reward.encode(np.asarray(frame)[None])[0])
