@@ -1,4 +1,4 @@
-"""Named settings of a training. docs/training.md lists where `cpu` departs from `paper`, and what was measured."""
+"""Named settings of a training. docs/training.md lists where `cpu` departs from `paper`, and why."""
 
 from __future__ import annotations
 
