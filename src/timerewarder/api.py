@@ -47,7 +47,7 @@ def fit(
     out = Path(out)
     _check_writable(out)
     if overwrite and out.exists() and any(out.iterdir()):
-        pre = method_named(method).reward(config).encoder.preprocessing
+        pre = method_named(method).reward(config).preprocessing
         open_store(videos, pre.size, pre.how, fps, skip_bad)  # a mistake in the videos must not cost the old model
         _remove_model(out)
     elif (out / CONFIG).exists():
@@ -93,7 +93,7 @@ def evaluate_model(
 def _evaluation(
     reward: FrameReward, videos: Sources, failures: Sources | None, fps: float | None, skip_bad: bool
 ) -> metrics.Evaluation:
-    pre = reward.encoder.preprocessing
+    pre = reward.preprocessing
     success_store = open_store(videos, pre.size, pre.how, fps, skip_bad)
     failure_store = open_store(failures, pre.size, pre.how, fps, skip_bad) if failures else None
     return metrics.evaluate(reward, success_store, failure_store)
@@ -106,7 +106,7 @@ def _absolute(sources: Sources) -> list[str]:
 def with_options(config: Any, options: dict[str, Any]) -> Any:
     """`config` with some fields replaced, those of its training included; an unknown name is an error."""
     values = to_dict(config)
-    training = {field.name for field in dataclasses.fields(config.training)}
+    training = {field.name for field in dataclasses.fields(config.training)} if "training" in values else set()
     for name, value in options.items():
         (values["training"] if name in training else values)[name] = value
     return from_dict(type(config), values, "option")
@@ -115,7 +115,7 @@ def with_options(config: Any, options: dict[str, Any]) -> Any:
 def _reuse(out: Path, method: str, config: Any, videos: Sources, fps: float | None, skip_bad: bool) -> FrameReward:
     """The model in `out`, if it is the one that the same `fit` would make."""
     saved = load_local(out)
-    pre = saved.encoder.preprocessing
+    pre = saved.preprocessing
     data = open_store(videos, pre.size, pre.how, fps, skip_bad).fingerprint
     different = differing_keys(
         {"method": saved.method, "videos": saved.record.get("data"), **to_dict(saved.config)},

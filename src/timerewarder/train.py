@@ -125,7 +125,7 @@ def check_reward(reward: str, config: Config) -> tuple[str, str | None]:
             )
         return reward, None
     model = api.load(reward)
-    sees = model.encoder.preprocessing.size
+    sees = model.preprocessing.size
     if model.config.encoder == "small" and sees != config.size:
         raise UserError(f"{reward} was fitted to pictures of {sees} px, not {config.size}: pass --size {sees}")
     folder = Path(reward)

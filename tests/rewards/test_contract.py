@@ -39,6 +39,10 @@ def test_score_is_pure(reward, frames):
 
 
 def test_streamed_equals_scored(reward, frames):
+    if not reward.streams:
+        with pytest.raises(UserError, match="whole episodes"):
+            reward.stream()
+        return
     stream = reward.stream()
     for _ in range(2):  # a second episode starts afresh
         stream.reset(frames[0])
@@ -50,11 +54,12 @@ def test_each_frame_is_encoded_once(reward, frames):
     encoded = []
     handle = reward.encoder.register_forward_hook(lambda _module, inputs, _out: encoded.append(len(inputs[0])))
     reward.score(frames)
-    stream = reward.stream()
-    stream.reset(frames[0])
-    stream.step(frames[1])
+    if reward.streams:
+        stream = reward.stream()
+        stream.reset(frames[0])
+        stream.step(frames[1])
     handle.remove()
-    assert encoded == [len(frames), 1, 1]
+    assert encoded == [len(frames), 1, 1][: 1 + 2 * reward.streams]
 
 
 def test_saved_and_loaded_scores_identically(reward, frames, tmp_path):
@@ -67,19 +72,28 @@ def test_saved_and_loaded_scores_identically(reward, frames, tmp_path):
 
 
 def test_progress_is_rewarded_and_going_back_is_not(reward):
+    if not reward.is_ordered:
+        pytest.skip(f"{reward.method} does not look at the order of frames")
     for seed in range(400, 405):
         frames = crossing(seed)
-        assert reward.score(frames).sum() > 0.5
-        assert reward.score(frames[::-1]).sum() < -0.3
+        forward, backward = reward.score(frames).sum(), reward.score(frames[::-1]).sum()
+        assert backward < forward
+        if reward.is_value:
+            assert forward > 0.5 * reward.scale
+            assert backward < -0.3 * reward.scale
 
 
 def test_orders_held_out_videos(reward, heldout, failures):
     metrics = tr.evaluate(reward, heldout, failures)
+    assert 0 <= metrics["success_auroc"] <= 1
+    if not reward.is_value:
+        assert metrics["voc"] is metrics["voc_reversed"] is metrics["frozen_sum"] is None
+        return
     assert metrics["voc"] > 0.95
     assert metrics["voc_from_first"] > 0.95
     assert metrics["voc_reversed"] < -0.95
     assert metrics["success_auroc"] > 0.95
-    assert metrics["frozen_sum"] < 0.1
+    assert metrics["frozen_sum"] < 0.1 * reward.scale
 
 
 def test_black_frames_are_finite(reward):
@@ -105,6 +119,8 @@ def test_bad_frames_are_refused(reward, frames, message):
 
 
 def test_stream_needs_a_first_frame(reward):
+    if not reward.streams:
+        return
     with pytest.raises(UserError, match="reset"):
         reward.stream().step(crossing(1)[0])
 
@@ -112,6 +128,8 @@ def test_stream_needs_a_first_frame(reward):
 def test_distance_matrix(reward):
     frames = crossing(500, 15)
     distances = reward.distances(reward.encode(frames))
+    if distances is None:
+        return
     truth = (torch.arange(15)[None, :] - torch.arange(15)[:, None]) / 14
     assert distances.shape == (15, 15)
     assert (distances - truth).abs().mean() < 0.15

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from timerewarder.agents.replay import Transitions
 from timerewarder.errors import UserError
+from timerewarder.models.checkpoint import optimizer_tensors, restore_optimizer
 from timerewarder.models.precision import bf16_is_native
 
 
@@ -238,8 +239,7 @@ class DrQv2(nn.Module):
         """All tensors that training needs to go on, the optimisers' included."""
         tensors = {f"network.{name}": tensor for name, tensor in self.state_dict().items()}
         for name, optimizer in self.optimizers.items():
-            for index, slots in optimizer.state_dict()["state"].items():
-                tensors |= {f"{name}.{index}.{slot}": value for slot, value in slots.items()}
+            tensors |= optimizer_tensors(optimizer, name)
         return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
     def restore(self, tensors: dict[str, Tensor], updates: int) -> None:
@@ -247,14 +247,5 @@ class DrQv2(nn.Module):
         networks = {n.removeprefix("network."): t for n, t in tensors.items() if n.startswith("network.")}
         self.load_state_dict(networks)
         for name, optimizer in self.optimizers.items():
-            parameters = optimizer.param_groups[0]["params"]
-            slots: dict[int, dict[str, Any]] = {}
-            for key, tensor in tensors.items():
-                kind, _, rest = key.partition(".")
-                if kind == name:
-                    index, slot = rest.split(".")
-                    # Fused Adam reads its averages in the parameter's own memory layout.
-                    like = torch.empty_like(parameters[int(index)]) if slot != "step" else torch.empty_like(tensor)
-                    slots.setdefault(int(index), {})[slot] = like.copy_(tensor)
-            optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
+            restore_optimizer(optimizer, tensors, name)
         self.updates = updates

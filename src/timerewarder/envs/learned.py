@@ -235,7 +235,7 @@ class _Guard:
                 "the model was fitted without what guards its reward: fit it again, or leave out familiar and limit "
                 "(--no-familiar --reward-limit None)"
             )
-        self._reward, self._pre = reward, reward.encoder.preprocessing
+        self._reward, self._pre = reward, reward.preprocessing
         self._familiarity = reward.familiarity if familiar else Familiarity()
         self._limit = None if limit is None else limit * reward.largest_step
 

@@ -10,12 +10,15 @@ predictor of a positive constant, so it never stands alone:
     pair_mae                mean |predicted - true distance| over all pairs
     adjacent_sign_accuracy  share of adjacent pairs, in both orders, with the right sign   constant predictor: 0.5
     success_auroc           area under the ROC curve of the final value, success against failure
+
+A metric that means nothing for a method is None: those of order for rewards that are not the steps of a value (their
+sum rises or falls whatever they say), those of distances for methods that know none.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,12 +36,12 @@ from timerewarder.rewards.reward import FrameReward
 class VideoMetrics:
     """The metrics of one video."""
 
-    voc: float
-    voc_from_first: float
-    voc_reversed: float
-    frozen_sum: float
-    pair_mae: float
-    adjacent_sign_accuracy: float
+    voc: float | None
+    voc_from_first: float | None
+    voc_reversed: float | None
+    frozen_sum: float | None
+    pair_mae: float | None
+    adjacent_sign_accuracy: float | None
     final_value: float
 
 
@@ -46,22 +49,35 @@ class VideoMetrics:
 def video_metrics(reward: FrameReward, features: Tensor) -> VideoMetrics:
     """All metrics of one video from its features (T, D); reversing and freezing need no further encoding."""
     length = len(features)
-    steps, backward = (reward.compare(f).cpu().numpy() for f in (features, features.flip(0)))
-    distances = reward.distances(features).cpu().numpy()
-    frames = np.arange(length)
-    truth = (frames[None, :] - frames[:, None]) / (reward.unit(length) - 1)
-    frozen = [
-        reward.compare(features[i : i + 1].expand(length, -1)).sum().abs().item() for i in (0, length // 2, -1 % length)
-    ]
-    return VideoMetrics(
-        voc=order_correlation(steps.cumsum()),
-        voc_from_first=order_correlation(distances[0]),
-        voc_reversed=order_correlation(backward.cumsum()),
-        frozen_sum=float(np.mean(frozen)),
-        pair_mae=float(np.abs(distances - truth)[~np.eye(length, dtype=bool)].mean()),
-        adjacent_sign_accuracy=float(np.concatenate([steps[1:] > 0, backward[1:] < 0]).mean()),
-        final_value=float(steps.sum()),
+    steps = reward.compare(features).cpu().numpy()
+    of_value: dict[str, float | None] = dict.fromkeys(
+        ("voc", "voc_reversed", "frozen_sum", "adjacent_sign_accuracy"), None
     )
+    if reward.is_value:
+        backward = reward.compare(features.flip(0)).cpu().numpy()
+        stills = [features[i : i + 1].expand(length, -1) for i in (0, length // 2, -1 % length)]
+        of_value = {
+            "voc": order_correlation(steps.cumsum()),
+            "voc_reversed": order_correlation(backward.cumsum()),
+            "frozen_sum": float(np.mean([reward.compare(still).sum().abs().item() for still in stills])),
+            "adjacent_sign_accuracy": float(np.concatenate([steps[1:] > 0, backward[1:] < 0]).mean()),
+        }
+    of_distances: dict[str, float | None] = {"voc_from_first": None, "pair_mae": None}
+    distances = reward.distances(features)
+    if distances is not None:
+        frames = np.arange(length)
+        truth = (frames[None, :] - frames[:, None]) / (reward.unit(length) - 1)
+        predicted = distances.cpu().numpy()
+        of_distances = {
+            "voc_from_first": order_correlation(predicted[0]),
+            "pair_mae": float(np.abs(predicted - truth)[~np.eye(length, dtype=bool)].mean()),
+        }
+    return VideoMetrics(**of_value, **of_distances, final_value=float(steps.sum()))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None if the metric means nothing for the method."""
+    return None if None in values else float(np.mean([value for value in values if value is not None]))
 
 
 def auroc(positives: Iterable[float], negatives: Iterable[float]) -> float:
@@ -90,7 +106,7 @@ def evaluate(reward: FrameReward, successes: FrameStore, failures: FrameStore | 
         seconds += time.perf_counter() - started
         rows.append(video_metrics(reward, features))
     names = ("voc", "voc_from_first", "voc_reversed", "frozen_sum", "pair_mae", "adjacent_sign_accuracy")
-    metrics: dict[str, float | None] = {name: float(np.mean([getattr(row, name) for row in rows])) for name in names}
+    metrics = {name: _mean([getattr(row, name) for row in rows]) for name in names}
     finals = {"held-out": dict(zip(successes.names, [row.final_value for row in rows], strict=True))}
     metrics["success_auroc"] = None
     if failures is not None:

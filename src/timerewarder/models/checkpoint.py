@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
@@ -37,6 +38,26 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}): copy it again, or fit again") from error
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, prefix: str) -> dict[str, Tensor]:
+    """What an optimiser has to remember, as `prefix.INDEX.SLOT`."""
+    state = optimizer.state_dict()["state"]
+    return {f"{prefix}.{index}.{slot}": value for index, slots in state.items() for slot, value in slots.items()}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], prefix: str) -> None:
+    """The inverse of `optimizer_tensors`; other names are left alone."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    slots: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith(f"{prefix}."):
+            index, slot = name.removeprefix(f"{prefix}.").split(".")
+            like = parameters[int(index)]
+            # A fused optimiser walks through memory: its averages must lie as the parameter does (channels_last).
+            placed = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor.clone()
+            slots.setdefault(int(index), {})[slot] = placed
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
 
 
 def save_checkpoint(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:

@@ -96,6 +96,7 @@ def make_clip(reward: FrameReward, video: Video, kind: str = "held-out") -> Clip
     frames = video.frames[::-1] if kind == "reversed" else video.frames
     features = reward.encode(frames)
     rewards = reward.compare(features).cpu().numpy()
+    distances = reward.distances(features)
     return Clip(
         name=video.name,
         kind=kind,
@@ -103,7 +104,7 @@ def make_clip(reward: FrameReward, video: Video, kind: str = "held-out") -> Clip
         fps=video.fps,
         rewards=rewards,
         progress=rewards.cumsum(dtype=np.float32),
-        distances=reward.distances(features).cpu().numpy(),
+        distances=None if distances is None else distances.cpu().numpy(),
         unit=reward.unit(len(frames)),
     )
 

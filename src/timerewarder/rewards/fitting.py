@@ -25,21 +25,27 @@ def fit_network(
     cls: type[R],
     config: Any,
     videos: Sources,
-    sample: Callable[[R, FrameStore, np.random.Generator], Batch],
+    sample: Callable[[R, FrameStore, np.random.Generator], Batch] | None,
     folder: Path | None = None,
+    *,
+    validate: Callable[[R, FrameStore], dict[str, float]] | None = None,
+    remember: Callable[[R, FrameStore], None] = lambda reward, store: None,
     fps: float | None = None,
     skip_bad: bool = False,
 ) -> R:
-    """A `cls(config)` fitted on `videos`; `sample(reward, store, rng)` draws its batches."""
+    """A `cls(config)` fitted on `videos`.
+
+    `sample(reward, store, rng)` draws its batches; without it there is nothing to train. The first number that
+    `validate(reward, store)` gives on held-out videos picks the checkpoint; default: `validate_distances`.
+    `remember(reward, store)` takes from the training videos what the reward needs of them later.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         reward = cls(config)
-    pre = reward.encoder.preprocessing
+    pre = reward.preprocessing
     store = open_store(videos, pre.size, pre.how, fps, skip_bad)
     store = store.stopped_at_rest() if config.stop_at_rest else store
     training, held = split(store.lengths, config.training)
-    if len(held) == 0:
-        warnings.warn("nothing is left to validate on: the last weights are kept, not the best", stacklevel=2)
     train_store, held_store = store.subset(training), store.subset(held)
     reward.record = {
         "videos": len(store),
@@ -49,31 +55,55 @@ def fit_network(
         "validation_videos": list(held_store.names),
         "data": store.fingerprint,
     }
-    progress = train(
-        reward,
-        lambda rng: sample(reward, train_store, rng),
-        (lambda network: validate(network, held_store)) if len(held) else None,
-        config.training,
-        folder,
-        {"method": cls.method, "config": to_dict(config), "data": store.fingerprint},
-    )
+    if sample is not None:
+        if len(held) == 0:
+            warnings.warn("nothing is left to validate on: the last weights are kept, not the best", stacklevel=2)
+        measure = validate or validate_distances
+        progress = train(
+            reward,
+            lambda rng: sample(reward, train_store, rng),
+            (lambda network: measure(network, held_store)) if len(held) else None,
+            config.training,
+            folder,
+            {"method": cls.method, "config": to_dict(config), "data": store.fingerprint},
+        )
+        last = progress.best_row or progress.rows[-1]
+        reward.record["training"] = {"steps": progress.step, "encoded_frames": progress.frames, "kept": last}
+    reward.eval()
+    remember(reward, train_store)
     reward.familiarity.learn(train_store, held_store)
-    last = progress.best_row or progress.rows[-1]
-    reward.record["training"] = {"steps": progress.step, "encoded_frames": progress.frames, "kept": last}
     return reward
 
 
 @torch.no_grad()
-def validate(reward: FrameReward, store: FrameStore) -> dict[str, float]:
+def validate_distances(reward: FrameReward, store: FrameStore) -> dict[str, float]:
     """On held-out videos: mean absolute error of the distance over all pairs, and order from the first frame."""
     errors, orders = [], []
     for video, length in enumerate(store.lengths):
-        distances = reward.distances(reward.encode(store.frames(video, np.arange(length)))).cpu().numpy()
+        predicted = reward.distances(reward.encode(store.frames(video, np.arange(length))))
+        assert predicted is not None, f"{reward.method} knows no distances: validate it in another way"
+        distances = predicted.cpu().numpy()
         times = store.times(video, np.arange(length))
         truth = (times[None, :] - times[:, None]) / (reward.unit(int(store.spans[video])) - 1)
         errors.append(np.abs(distances - truth)[~np.eye(length, dtype=bool)].mean())
         orders.append(order_correlation(distances[0]))
     return {"val_mae": float(np.mean(errors)), "val_voc_from_first": float(np.mean(orders))}
+
+
+def validate_loss(
+    sample: Callable[[R, FrameStore, np.random.Generator], Batch], batches: int = 32
+) -> Callable[[R, FrameStore], dict[str, float]]:
+    """The loss on the same batches of held-out videos each time."""
+
+    @torch.no_grad()
+    def validate(reward: R, store: FrameStore) -> dict[str, float]:
+        losses = []
+        for number in range(batches):
+            batch = sample(reward, store, np.random.default_rng([0x7A1, number]))
+            losses.append(float(reward({name: t.to(reward.device) for name, t in batch.tensors.items()})))
+        return {"val_loss": float(np.mean(losses))}
+
+    return validate
 
 
 def order_correlation(values: np.ndarray) -> float:

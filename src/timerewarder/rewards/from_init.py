@@ -48,7 +48,7 @@ class FromInit(PotentialReward):
     def __init__(self, config: Config, architecture: dict[str, Any] | None = None) -> None:
         super().__init__(config, architecture)
         self.code = TwoHot(config.bins, 0.0, 1.0, config.support)
-        self.head = nn.Linear(2 * (config.history + 1) * self.encoder.dim, self.code.outputs)
+        self.head = nn.Linear(2 * self.window_dim, self.code.outputs)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """The loss: frames (2P, history+1, S, S, 3), first frames and later ones in turn, positions (P,) -> scalar."""

@@ -45,7 +45,7 @@ class OrderPrediction(PotentialReward):
 
     def __init__(self, config: Config, architecture: dict[str, Any] | None = None) -> None:
         super().__init__(config, architecture)
-        self.head = nn.Linear((config.history + 1) * self.encoder.dim, config.places)
+        self.head = nn.Linear(self.window_dim, config.places)
         self.register_buffer("places", torch.linspace(-1, 1, config.places), persistent=False)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:

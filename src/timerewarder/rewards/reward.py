@@ -4,7 +4,9 @@
     FrameReward     score, stream, save and load from two parts that a method gives: `encode` and `compare`
     PotentialReward a FrameReward whose step reward is the difference of a value given to each frame
 
-A method is one file with its `Config`, its `fit` and its reward class; METHODS in rewards/__init__.py lists them.
+A method is one file with its `Config`, its `fit` and its reward class; METHODS in rewards/__init__.py lists them. What
+sets a method apart from TimeRewarder is said by a few words of its class: `is_value`, `is_ordered`, `streams`.
+Methods that learn from the agent as well derive from OnlineReward (rewards/online.py).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from timerewarder.data.resize import resize
 from timerewarder.data.videos import check_frames
 from timerewarder.errors import UserError
 from timerewarder.models.checkpoint import WEIGHTS, load_tensors, save_checkpoint
-from timerewarder.models.encoders import LEARNING_RATES, EncoderName, build_encoder
+from timerewarder.models.encoders import LEARNING_RATES, Encoder, EncoderName, Preprocessing, build_encoder
 from timerewarder.rewards.familiarity import Familiarity
 from timerewarder.rewards.training import Training
 
@@ -67,26 +69,36 @@ class FrameReward(nn.Module):
     """A reward computed from per-frame features. As a network, `forward(batch)` is the training loss."""
 
     method: ClassVar[str]
+    is_value: ClassVar[bool] = True
+    """Whether rewards are the steps of a value, so that their running sum is progress and VOC means something."""
+    is_ordered: ClassVar[bool] = True
+    """Whether a success played backwards is worth less."""
+    streams: ClassVar[bool] = True
+    """Whether a step's reward depends on the first frame and the recent past alone, not on the whole episode."""
+    grown: ClassVar[tuple[str, ...]] = ("familiarity.thumbnails",)
+    """Buffers whose size is known only after the fit; a loaded model takes the checkpoint's."""
     config: Any
 
-    def __init__(self, config: FrameConfig, architecture: dict[str, Any] | None = None) -> None:
+    def __init__(self, config: Any, architecture: dict[str, Any] | None = None, encoder: Encoder | None = None) -> None:
+        """`encoder` for a method that does not take one of the usual ones by its configuration."""
         super().__init__()
-        if config.history < 0:
-            raise UserError(f"--history {config.history} is negative: give the number of past frames, 0 for none")
         self.config = config
-        self.encoder = build_encoder(config.encoder, config.encoder_weights, config.image_size, architecture)
+        self.history: int = getattr(config, "history", 0)
+        if self.history < 0:
+            raise UserError(f"--history {self.history} is negative: give the number of past frames, 0 for none")
+        self.encoder = encoder or build_encoder(config.encoder, config.encoder_weights, config.image_size, architecture)
         self.familiarity = Familiarity()
         self.record: dict[str, Any] = {}  # what the model was trained on and how well it did; saved with it
 
-    # A method gives these two ...
+    # A method gives the first of these, and the second if it knows distances ...
 
     def compare(self, features: Tensor) -> Tensor:
         """Features of consecutive frames (T, D) -> step rewards (T,); entry 0 is 0."""
         raise NotImplementedError
 
-    def distances(self, features: Tensor) -> Tensor:
+    def distances(self, features: Tensor) -> Tensor | None:
         """Features (T, D) -> (T, T): [u, v] is the predicted signed distance from u to v, as a share of the task."""
-        raise NotImplementedError
+        return None
 
     # ... and gets the rest.
 
@@ -105,8 +117,23 @@ class FrameReward(nn.Module):
         return 1.0
 
     @property
+    def discount(self) -> float | None:
+        """The discount factor that an agent is to use, for a method that says so."""
+        return None
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """At which size, and cut how, frames are seen."""
+        return self.encoder.preprocessing
+
+    @property
+    def window_dim(self) -> int:
+        """Size of a frame's features together with those of the past that it is seen with."""
+        return (self.history + 1) * self.encoder.dim
+
+    @property
     def device(self) -> torch.device:
-        return next(self.parameters()).device
+        return self.familiarity.reach.device
 
     def encode_windows(self, frames: Tensor) -> Tensor:
         """Frames with their past, uint8 (N, history+1, S, S, 3) -> (N, (history+1) D), for training."""
@@ -117,7 +144,7 @@ class FrameReward(nn.Module):
         """uint8 (T, H, W, 3) of any size -> features (T, D); every frame passes the encoder once."""
         frames = check_frames(frames)
         self.eval()
-        pre = self.encoder.preprocessing
+        pre = self.preprocessing
         features = []
         for start in range(0, len(frames), ENCODE_BATCH):
             batch = np.ascontiguousarray(resize(frames[start : start + ENCODE_BATCH], pre.size, pre.how))
@@ -131,14 +158,19 @@ class FrameReward(nn.Module):
 
     def stream(self) -> Stream:
         """Rewards one frame at a time: `reset(first_frame)`, then `step(frame) -> float`, one encode a step."""
+        if not self.streams:
+            raise UserError(
+                f"{self.method} rewards whole episodes, not steps as they come: "
+                "use score(frames) at an episode's end, or `timerewarder train`"
+            )
         return Stream(self)
 
     def windows(self, features: Tensor) -> Tensor:
         """(T, D) -> (T, (history+1) D): a frame's features and those before it; the start is padded by repetition."""
-        if self.config.history == 0:
+        if self.history == 0:
             return features
-        padded = torch.cat([features[:1].expand(self.config.history, -1), features])
-        return padded.unfold(0, self.config.history + 1, 1).transpose(1, 2).flatten(1)
+        padded = torch.cat([features[:1].expand(self.history, -1), features])
+        return padded.unfold(0, self.history + 1, 1).transpose(1, 2).flatten(1)
 
     def save(self, folder: str | Path) -> None:
         """Write the model as safetensors and JSON; `timerewarder.load` reads it back."""
@@ -154,12 +186,14 @@ class FrameReward(nn.Module):
     def from_checkpoint(cls, config: Any, description: dict[str, Any], folder: Path) -> FrameReward:
         reward = cls(config, description["encoder"])
         tensors = load_tensors(folder / WEIGHTS)
-        known = {name: tensors.pop(f"familiarity.{name}", None) for name in ("thumbnails", "reach")}
-        reward.familiarity.load({name: tensor for name, tensor in known.items() if tensor is not None})
+        for name, empty in reward.familiarity.state_dict().items():  # models that were saved before it was thought of
+            tensors.setdefault(f"familiarity.{name}", empty)
+        for name in cls.grown:
+            owner, _, buffer = name.rpartition(".")
+            if name in tensors:
+                setattr(reward.get_submodule(owner), buffer, torch.empty_like(tensors[name]))
         try:
-            reward.load_state_dict(
-                tensors | {f"familiarity.{n}": t for n, t in reward.familiarity.state_dict().items()}
-            )
+            reward.load_state_dict(tensors)
         except RuntimeError as error:
             raise UserError(
                 f"{folder / WEIGHTS} does not fit {folder}'s configuration: {error}".replace("\n", " ")
@@ -215,7 +249,7 @@ class Stream:
     def __init__(self, reward: FrameReward) -> None:
         self.reward = reward
         self.first: Tensor | None = None
-        self.recent: deque[Tensor] = deque(maxlen=reward.config.history + 2)
+        self.recent: deque[Tensor] = deque(maxlen=reward.history + 2)
 
     def reset(self, frame: np.ndarray) -> None:
         """Begin an episode at `frame`, uint8 (H, W, 3)."""

@@ -44,7 +44,7 @@ class SingleFrame(PotentialReward):
     def __init__(self, config: Config, architecture: dict[str, Any] | None = None) -> None:
         super().__init__(config, architecture)
         self.code = TwoHot(config.bins, 0.0, 1.0, config.support)
-        self.head = nn.Linear((config.history + 1) * self.encoder.dim, self.code.outputs)
+        self.head = nn.Linear(self.window_dim, self.code.outputs)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """The loss: frames (N, history+1, S, S, 3) and their positions (N,) -> scalar."""

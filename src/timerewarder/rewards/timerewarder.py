@@ -127,7 +127,7 @@ class TimeRewarder(FrameReward):
         low = -1.0 if config.negatives else 0.0
         twohot = config.target == "twohot"
         self.code = TwoHot(config.bins, low, 1.0, config.support) if twohot else Scalar(low, 1.0)
-        self.head = PairHead((config.history + 1) * self.encoder.dim, self.code.outputs, config)
+        self.head = PairHead(self.window_dim, self.code.outputs, config)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """The loss: frames (N, history+1, S, S, 3), pairs as rows of them, gaps (P,) and weights (P,) -> scalar."""

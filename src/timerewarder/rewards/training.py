@@ -28,7 +28,7 @@ from torch.optim.swa_utils import AveragedModel
 from timerewarder.config import differing_keys
 from timerewarder.errors import UserError
 from timerewarder.files import read_json, write_json, write_text
-from timerewarder.models.checkpoint import load_tensors, save_tensors
+from timerewarder.models.checkpoint import load_tensors, optimizer_tensors, restore_optimizer, save_tensors
 from timerewarder.models.precision import bf16_is_native
 from timerewarder.progress import bar, console
 
@@ -104,13 +104,10 @@ class Progress:
     step: int = 0
     frames: int = 0
     seconds: float = 0.0
-    best_row: dict[str, float] = field(default_factory=dict)  # the validation that picked the checkpoint
+    best: float | None = None  # the number that picks the checkpoint
+    best_row: dict[str, float] = field(default_factory=dict)  # the validation that picked it
     stale: int = 0  # validations since then
     rows: list[dict[str, float]] = field(default_factory=list)
-
-    @property
-    def best(self) -> float:
-        return self.best_row.get("val_mae", math.inf)
 
 
 def split(lengths: np.ndarray, options: Training) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +127,7 @@ def train(
 ) -> Progress:
     """Fit `network` in place and leave it with the weights that validated best (the last ones without validation).
 
-    `validate` returns a dictionary whose `val_mae` is to be minimised. With a `folder` the training can be resumed
+    `validate` returns a dictionary whose first entry is to be minimised. With a `folder` the training can be resumed
     from it, provided that `identity` (configuration, data) is the same.
     """
     accelerator = Accelerator(cpu=options.device == "cpu")
@@ -222,7 +219,7 @@ class _Loop:
         return self._done() >= self._goal() or 0 < self.options.patience <= self.progress.stale
 
     def _note(self, loss: float) -> str:
-        best = f" val {self.progress.best:.3f}" if self.progress.best < math.inf else ""
+        best = "" if self.progress.best is None else f" val {self.progress.best:.3f}"
         return f"loss {loss:.2f}{best}"
 
     def _agree(self, value: float) -> float:
@@ -273,10 +270,12 @@ class _Loop:
         }
         if validate is not None:
             self.kept.eval()
-            row |= validate(self.kept)
-            row["val_mae"] = self._agree(row["val_mae"])
-            if row["val_mae"] < now.best:
-                now.best_row, now.stale = row, 0
+            measured = validate(self.kept)
+            criterion = next(iter(measured))
+            measured[criterion] = self._agree(measured[criterion])
+            row |= measured
+            if now.best is None or measured[criterion] < now.best:
+                now.best, now.best_row, now.stale = measured[criterion], row, 0
                 self.best = {name: tensor.detach().clone() for name, tensor in self.kept.state_dict().items()}
             else:
                 now.stale += 1
@@ -290,8 +289,7 @@ class _Loop:
         state = {f"network.{name}": t for name, t in self.network.state_dict().items()}
         if self.average is not None:
             state |= {f"average.{name}": t for name, t in self.average.state_dict().items()}
-        for index, slots in self.optimizer.state_dict()["state"].items():
-            state |= {f"optimizer.{index}.{slot}": t for slot, t in slots.items()}
+        state |= optimizer_tensors(self.optimizer, "optimizer")
         names = {"state": f"state-{now.step}.safetensors"}
         save_tensors(self.folder / names["state"], {name: t.clone() for name, t in state.items()})
         if self.best is not None:
@@ -330,15 +328,7 @@ class _Loop:
         self.network.load_state_dict(part("network."))
         if self.average is not None:
             self.average.load_state_dict(part("average."))
-        slots: dict[int, dict[str, Tensor]] = {}
-        parameters = list(self.network.parameters())
-        for name, tensor in part("optimizer.").items():
-            index, slot = name.split(".", 1)
-            like = parameters[int(index)]
-            # The fused optimiser walks through memory: its averages must lie as the parameter does (channels_last).
-            placed = torch.empty_like(like).copy_(tensor) if tensor.shape == like.shape else tensor
-            slots.setdefault(int(index), {})[slot] = placed
-        self.optimizer.load_state_dict({"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]})
+        restore_optimizer(self.optimizer, state, "optimizer")
         if "best" in saved["files"]:
             self.best = load_tensors(self.folder / saved["files"]["best"])
         if self.accelerator.is_main_process:
