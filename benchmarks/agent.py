@@ -34,7 +34,6 @@ from timerewarder.agents.replay import Replay, Transitions, bytes_needed
 from timerewarder.envs.learned import LearnedReward
 from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.envs.worker import View
-from timerewarder.rewards.familiarity import MOST, SIDE
 from timerewarder.rewards.timerewarder import Config as RewardConfig
 from timerewarder.rewards.timerewarder import TimeRewarder
 
@@ -134,7 +133,7 @@ class TrainingStep:
         self.agent = DrQv2((side, side, 3), ACTIONS, config.agent)
         env: Any = MetaWorld("drawer-open")
         if reward is not None:
-            env = LearnedReward(env, reward, alpha=0.0, familiar=config.familiar, limit=config.reward_limit)
+            env = LearnedReward(env, reward, alpha=0.0, limit=config.reward_limit)
         self.env, self.steps = View(env, "pixels", side), 0
         self.reset()
 
@@ -170,7 +169,6 @@ def measure_steps(rounds: int) -> dict[str, float]:
     cpu, paper = preset_named("cpu", "pixels"), preset_named("paper", "pixels")
     reward = TimeRewarder(RewardConfig()).eval()
     reward.record["shortest_video"] = EPISODE
-    reward.familiarity.load({"thumbnails": torch.randint(0, 256, (MOST, 3 * SIDE * SIDE), dtype=torch.uint8)})
     steps = {
         "with": TrainingStep(cpu, reward),
         "without": TrainingStep(cpu, None),

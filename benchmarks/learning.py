@@ -3,11 +3,13 @@
     python benchmarks/learning.py --obs state --frames 60000
     python benchmarks/learning.py --obs pixels --tasks drawer-open --frames 60000 --seeds 0 1 2
 
-Reward models are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes 1`).
-`unguarded` is the learned reward as in the paper, without `--familiar` and `--reward-limit`.
-`bc` clones the actions of the same demonstrations. Every run is a `timerewarder train --preset cpu` that resumes if it
-was interrupted; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the csv
-already are skipped.
+The models of `timerewarder` are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes
+1`), those of rivals (`vip`, `gaifo`, ...) those of `timerewarder compare --out runs/compare/TASK`. `unlimited` is the
+learned reward as in the paper, without `--reward-limit`. `bc` clones the actions of the same demonstrations.
+
+Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
+frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the
+csv already are skipped.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ class Run:
     seed: int
     frames: int
     data: Path
+    rivals: Path
     out: Path
 
     @property
@@ -55,13 +58,19 @@ class Run:
         given = f"--task {self.task} --obs {self.obs} --seed {self.seed} --out {self.folder}"
         if self.reward == "bc":
             return f"train --method bc --demos {self.data / self.task / 'train-to-success'} {given}".split()
-        model = str(self.data / self.task / "model-to-success")
-        reward = self.reward if self.reward in ("env", "sparse") else model
-        unguarded = " --no-familiar --reward-limit None" if self.reward == "unguarded" else ""
+        unlimited = " --reward-limit None" if self.reward == "unlimited" else ""
         return (
-            f"train --reward {reward} --preset cpu{unguarded} --frames {self.frames} --no-beside --threads 1 "
+            f"train --reward {self.model} --preset cpu{unlimited} --frames {self.frames} --no-beside --threads 1 "
             f"--keep-replay {given}"
         ).split()
+
+    @property
+    def model(self) -> str:
+        if self.reward in ("env", "sparse"):
+            return self.reward
+        if self.reward in ("timerewarder", "unlimited"):
+            return str(self.data / self.task / "model-to-success")
+        return str(self.rivals / self.task / "models" / self.reward)
 
     def start(self) -> subprocess.Popen[bytes]:
         resume = ["--resume"] if (self.folder / "config.json").exists() and self.reward != "bc" else []
@@ -95,11 +104,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="runs at a time")
     parser.add_argument("--data", type=Path, default=Path("runs/voc"))
+    parser.add_argument("--rivals", type=Path, default=Path("runs/compare"))
     parser.add_argument("--runs", type=Path, default=Path("runs/learning"))
     parser.add_argument("--out", type=Path, default=Path("results/learning.csv"))
     options = parser.parse_args()
     waiting = [
-        Run(task, reward, options.obs, seed, options.frames, options.data, options.runs)
+        Run(task, reward, options.obs, seed, options.frames, options.data, options.rivals, options.runs)
         for seed, task, reward in itertools.product(options.seeds, options.tasks, options.rewards)
     ]
     running: list[tuple[Run, subprocess.Popen[bytes]]] = []
@@ -110,11 +120,21 @@ def main() -> None:
                 finish(run, process, options.out)
         while waiting and len(running) < options.at_once:
             run = waiting.pop(0)
-            if run.key in {(row["task"], row["reward"], row["obs"], row["seed"]) for row in read(options.out)}:
+            if done(run, read(options.out)):
                 continue
             print("starting", *run.key, flush=True)
             running.append((run, run.start()))
         time.sleep(1)
+
+
+def key(row: dict[str, Any]) -> tuple[str, ...]:
+    return (row["task"], row["reward"], row["obs"], row["seed"])
+
+
+def done(run: Run, rows: list[dict[str, Any]]) -> bool:
+    """Whether the csv has the run, and as long as it is asked for; cloning takes no frames."""
+    reached = [int(row["env_frames"]) for row in rows if key(row) == run.key]
+    return bool(reached) and (run.reward == "bc" or max(reached) >= run.frames)
 
 
 def finish(run: Run, process: subprocess.Popen[bytes], out: Path) -> None:
@@ -122,7 +142,7 @@ def finish(run: Run, process: subprocess.Popen[bytes], out: Path) -> None:
         print(f"not complete ({process.returncode}), see {run.folder.with_suffix('.log')}:", *run.key, flush=True)
         return
     rows = run.rows()
-    write(out, [*read(out), *rows])
+    write(out, [*(row for row in read(out) if key(row) != run.key), *rows])
     print("finished", *run.key, "success_gt3", [row["success_gt3"] for row in rows], flush=True)
 
 

@@ -261,7 +261,7 @@ def test_help_explains_every_option_with_its_default(verb):
 def test_help_of_fit_explains_every_option_of_every_method(method):
     found = options_in_help("fit", "--method", method)
     config = METHODS[method].config()
-    for name, value in {**vars(config), **vars(config.training)}.items():
+    for name, value in {**vars(config), **vars(getattr(config, "training", config))}.items():
         if name != "training":
             text = found[name.replace("_", "-")]
             assert f"(default: {value})" in text, text

@@ -113,6 +113,69 @@ def score(
     return score_videos(model, videos, out, fps=fps, skip_bad=skip_bad)
 
 
+def compare(
+    methods: str,
+    train: tuple[str, ...],
+    test: tuple[str, ...],
+    out: Path,
+    failures: tuple[str, ...] = (),
+    minutes: float | None = None,
+    encoder: Literal["small", "clip-vit-b16", "vit-b16", "resnet34"] = "small",
+    encoder_weights: str | None = None,
+    seed: int = 0,
+    options: Path | None = None,
+    fps: Fps = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> dict[str, Any]:
+    """Fit and measure many reward methods on the same videos: one table and one page.
+
+    Args:
+        methods: Names with commas between, such as timerewarder,vip,ot; all: every method but gvl.
+        train: Videos to learn from, files and folders.
+        test: Held-out videos of success to measure on.
+        out: Folder to write to; run again, an interrupted comparison goes on.
+        failures: Videos of failed attempts; adds success_auroc and a second curve.
+        minutes: Length of every fit in minutes of wall time; default: each method's own length.
+        encoder: Network that turns a frame into features, for every method.
+        encoder_weights: Hub id or folder of pretrained weights for clip-vit-b16 or resnet34.
+        seed: Seed of every fit.
+        options: JSON file with options of single methods, such as {"gvl": {"model": "gemini-2.5-pro"}}.
+    """
+    from timerewarder.evaluation.comparison import Data
+    from timerewarder.report.comparison import compare_methods
+
+    data = Data(train, test, failures, fps=fps, skip_bad=skip_bad)
+    shared = {"encoder": encoder, "encoder_weights": encoder_weights, "minutes": minutes, "seed": seed}
+    return compare_methods(methods, data, out, shared, options)
+
+
+def features(
+    models: Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="MODEL...")]],
+    out: Path,
+    train: tuple[str, ...] = (),
+    heldout: tuple[str, ...] = (),
+    failures: tuple[str, ...] = (),
+    clips: int = 6,
+    fps: Fps = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> dict[str, Any]:
+    """Draw the features of models along videos, in their two main directions (PCA): a figure and a table.
+
+    Args:
+        models: Model folders or Hub ids, a row of the figure each; name at least one kind of videos below.
+        out: Folder to write features.svg, features.png and features.csv to.
+        train: Videos that the models learned from; the directions are theirs (else those of the next kind given).
+        heldout: Held-out videos of success.
+        failures: Videos of failed attempts, drawn beside the successes.
+        clips: How many videos of each kind to draw.
+    """
+    from timerewarder.report.features import draw_features
+
+    return draw_features(models, out, train, heldout, failures, clips, fps=fps, skip_bad=skip_bad)
+
+
 def report(
     runs: Positional[Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN...")]],
     videos: tuple[str, ...] = (),
@@ -205,48 +268,62 @@ def fit(arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def train(arguments: Sequence[str]) -> dict[str, Any]:
-    """Train a policy on a Meta-World task: DrQ-v2 on a learned reward, its own or success; or behaviour cloning."""
+    """Train a policy on a Meta-World task: DrQ-v2 on a learned reward, its own or success; or cloning."""
     # The options depend on --method and their defaults on --preset and --obs, so these are read first.
-    from timerewarder.agents import bc
+    from timerewarder import api
+    from timerewarder.agents import bc, bco
     from timerewarder.agents.presets import PRESETS, preset_named
-    from timerewarder.train import clone_policy, train_policy
+    from timerewarder.agents.run_folder import REWARD
+    from timerewarder.rewards import METHODS
+    from timerewarder.train import clone_policy, imitate_policy, train_policy
 
     method, preset, obs = (
         _peek(arguments, f"--{n}", d) for n, d in (("method", "drqv2"), ("preset", "cpu"), ("obs", "pixels"))
     )
-    cloning = method == "bc"
-    default: Any = bc.Config() if cloning else preset_named(preset, obs)
-    source = (
-        ("demos", _help(Path, "Demonstrations with actions, from `timerewarder demos`."))
-        if cloning
-        else (
-            "reward",
-            _help(str, "Reward model (folder or Hub id), env (the task's dense one) or sparse (success)."),
-        )
-    )
+    names = ("drqv2", *METHODS, "bc", "bco")
+    if method not in names:
+        raise UserError(f"unknown method {method!r}{nearest(method, names)}")
+    sources: dict[str, Any] = {
+        "reward": _help(str, "Reward model (folder or Hub id), env (the task's dense one) or sparse (success)."),
+        "demos": _help(
+            Path, "Demonstrations, from `timerewarder demos`; all but bc look at their videos or states only."
+        ),
+    }
+    source = "reward" if method == "drqv2" else "demos"
+    chosen = "DrQ-v2 on --reward; or, from --demos: a reward method to fit first, bc or bco to clone them."
     fields: list[Any] = [
         ("task", _help(str, "Meta-World task, such as drawer-open.")),
-        source,
+        (source, sources[source]),
         ("out", _help(Path, "Run folder to write.")),
-        ("method", _help(Literal["drqv2", "bc"], "Reinforcement learning, or behaviour cloning of --demos."), method),
+        ("method", _help(Literal[names], chosen), method),
         ("json", Json, False),
     ]
-    if not cloning:
+    default: Any = {"bc": bc.Config, "bco": bco.Config}.get(method, lambda: preset_named(preset, obs))()
+    if method != "bc":
+        fields.append(("resume", _help(bool, "Go on with the run in --out from its last checkpoint."), False))
+    if method not in ("bc", "bco"):
         presets = "paper is the published table, cpu learns on two cores; see docs/training.md."
         keep = "Keep the checkpoint at the end, to prolong the run later with more --frames."
         fields += [
             ("preset", _help(Literal[PRESETS], presets), preset),
-            ("resume", _help(bool, "Go on with the run in --out from its last checkpoint."), False),
             ("keep_replay", _help(bool, keep), False),
         ]
+    if method in METHODS:
+        minutes = "Length of the fit in minutes; default: the method's own. For its options, run fit first."
+        fields.append(("fit_minutes", _help(float | None, minutes), None))
     fields.append(("options", OmitArgPrefixes[type(default)], dataclasses.field(default=default)))  # type: ignore[misc]
     command = dataclasses.make_dataclass("Train", fields)
     command.__doc__ = train.__doc__
     given: Any = tyro.cli(command, prog="timerewarder train", args=arguments)
-    if cloning:
+    if method == "bc":
         return clone_policy(given.task, given.demos, given.out, given.options)
+    if method == "bco":
+        return imitate_policy(given.task, given.demos, given.out, given.options, resume=given.resume)
+    reward = given.reward if method == "drqv2" else str(given.out / REWARD)
+    if method in METHODS:
+        api.fit(given.demos, reward, method=method, **({"minutes": given.fit_minutes} if given.fit_minutes else {}))
     return train_policy(
-        given.task, given.reward, given.out, given.options,
+        given.task, reward, given.out, given.options,
         preset=preset, resume=given.resume, keep_replay=given.keep_replay,
     )  # fmt: skip
 
@@ -256,6 +333,8 @@ VERBS: dict[str, Callable[..., dict[str, Any]]] = {
     "fit": fit,
     "evaluate": evaluate,
     "score": score,
+    "compare": compare,
+    "features": features,
     "train": train,
     "report": report,
     "quickstart": quickstart,

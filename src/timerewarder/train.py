@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import numpy as np
 import torch
 
 from timerewarder import api
-from timerewarder.agents import bc
+from timerewarder.agents import bc, bco
+from timerewarder.agents.judge import Judge
 from timerewarder.agents.online import Config, Loop, evaluate_policy
 from timerewarder.agents.replay import bytes_needed
 from timerewarder.agents.run_folder import RunFolder
@@ -27,6 +29,8 @@ from timerewarder.models.checkpoint import WEIGHTS
 from timerewarder.progress import console
 from timerewarder.report.clip import Clip
 from timerewarder.report.overlay import write_overlay
+from timerewarder.rewards.online import by_episode
+from timerewarder.rewards.reward import FrameReward
 
 
 def train_policy(
@@ -41,13 +45,16 @@ def train_policy(
 ) -> dict[str, Any]:
     """Train DrQ-v2; returns where it is and its last evaluation."""
     task = tasks.task(task).name
-    name, weights = check_reward(reward, config)
+    model = None if reward in ("env", "sparse") else api.load(reward)
+    check_reward(reward, model, config)
+    if model is None or by_episode(model) or not model.is_value:
+        config = replace(config, reward_limit=None)  # it speaks of the steps of a value
     description = {
         "task": task,
         "reward": reward if reward in ("env", "sparse") else "learned",
-        "reward_name": name,
-        "reward_model": None if weights is None else reward,
-        "reward_weights": weights,
+        "reward_name": reward if model is None else model.method,
+        "reward_model": None if model is None else reward,
+        "reward_weights": None if model is None else weights_of(reward),
         "obs": config.obs,
         "preset": preset,
         "seed": config.seed,
@@ -59,9 +66,11 @@ def train_policy(
     torch.set_num_threads(config.threads or max(1, cores - config.beside))
     torch.set_flush_denormal(True)  # gradients that have all but vanished make a CPU slow
     with Worker(config.setting(task, reward), config.beside) as worker:
-        needed = bytes_needed(config.replay_capacity, worker.shape, worker.actions)
+        judge = Judge(model, config.reward_every) if model is not None and by_episode(model) else None
+        kept = judge.features if judge else 0
+        needed = bytes_needed(config.replay_capacity, worker.shape, worker.actions, kept)
         console.print(f"replay: {config.replay_capacity:,} frames, {needed / 1e9:.2f} GB when full", highlight=False)
-        loop = Loop(reward, config, folder, worker, lambda *seen: film(out, *seen))
+        loop = Loop(reward, config, folder, worker, judge, lambda *seen: film(out, *seen))
         if folder.started:
             loop.resume()
             console.print(f"going on from {loop.env_frames:,} frames", highlight=False)
@@ -77,22 +86,42 @@ def train_policy(
     return {"run": str(out), "complete": complete, "alpha": loop.alpha.record, **last}
 
 
-def clone_policy(task: str, demos: Path, out: Path, config: bc.Config) -> dict[str, Any]:
-    """Behaviour cloning on the actions of `demos`, evaluated like every other policy."""
+def imitate_policy(task: str, demos: Path, out: Path, config: bco.Config, *, resume: bool = False) -> dict[str, Any]:
+    """Behavioural cloning from observation: demonstrations without their actions, and interaction of its own."""
     task = tasks.task(task).name
-    replay, setting = bc.read_demonstrations(demos, task, config)
-    description = {
+    demonstrations = bco.read_demonstrations(demos, task, config)
+    folder = RunFolder(out, _imitation("bco", task, demos, config), resume)
+    with Worker(demonstrations.setting, beside=False) as worker:
+        loop = bco.Loop(demonstrations, config, folder, worker, lambda *seen: film(out, *seen))
+        if folder.started:
+            loop.resume()
+            console.print(f"going on from {loop.env_frames:,} frames", highlight=False)
+        folder.begin()
+        loop.run()
+        folder.finish(loop.agent.state_dict(), keep_replay=False)
+    return {"run": str(out), "demonstrations": len(demonstrations.observations), **loop.now.eval_rows[-1]}
+
+
+def _imitation(method: str, task: str, demos: Path, config: Any) -> dict[str, Any]:
+    """What a run folder says of a policy that was cloned."""
+    return {
         "task": task,
-        "reward": "bc",
-        "reward_name": "bc",
+        "reward": method,
+        "reward_name": method,
         "demos": str(demos),
         "obs": config.obs,
-        "preset": "bc",
+        "preset": method,
         "seed": config.seed,
         "command": _command(),
         "config": to_dict(config),
     }
-    folder = RunFolder(out, description)
+
+
+def clone_policy(task: str, demos: Path, out: Path, config: bc.Config) -> dict[str, Any]:
+    """Behaviour cloning on the actions of `demos`, evaluated like every other policy."""
+    task = tasks.task(task).name
+    replay, setting = bc.read_demonstrations(demos, task, config)
+    folder = RunFolder(out, _imitation("bc", task, demos, config))
     started = time.monotonic()
     agent, rows = bc.clone(replay, config)
     folder.begin()
@@ -116,21 +145,23 @@ def _command() -> str:
     return " ".join(["timerewarder", *sys.argv[1:]])
 
 
-def check_reward(reward: str, config: Config) -> tuple[str, str | None]:
-    """The name of a reward and, if it is a model, a hash of its weights; a model that does not fit is an error."""
-    if reward in ("env", "sparse"):
+def check_reward(reward: str, model: FrameReward | None, config: Config) -> None:
+    """A reward that does not fit the training is an error."""
+    if model is None:
         if config.obs == "features":
             raise UserError(
                 f"--obs features needs a reward model, not --reward {reward}: give a model, or --obs pixels"
             )
-        return reward, None
-    model = api.load(reward)
+        return
     sees = model.preprocessing.size
-    if model.config.encoder == "small" and sees != config.size:
+    if getattr(model.config, "encoder", None) == "small" and sees != config.size:
         raise UserError(f"{reward} was fitted to pictures of {sees} px, not {config.size}: pass --size {sees}")
+
+
+def weights_of(reward: str) -> str:
+    """What tells a model from another: a hash of its weights, or its name on the Hub."""
     folder = Path(reward)
-    weights = hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()[:16] if folder.is_dir() else None
-    return model.method, weights or reward
+    return hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()[:16] if folder.is_dir() else reward
 
 
 def film(run: Path, env_frames: int, episodes: Sequence[Episode]) -> None:

@@ -19,7 +19,6 @@ from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.errors import UserError
 from timerewarder.rewards import from_init, timerewarder
 from timerewarder.rewards.alpha import Alpha
-from timerewarder.rewards.familiarity import thumbnails
 
 MODES = list(AutoresetMode)
 
@@ -294,9 +293,9 @@ def makers(final_frames, count=3):
     return [lambda steps=steps: make(steps) for steps in range(3, 3 + count)]
 
 
-def vector(kind, mode, reward, alpha=2.0, count=3, **guard):
+def vector(kind, mode, reward, alpha=2.0, count=3, **limit):
     envs = kind(makers(mode is AutoresetMode.SAME_STEP, count), autoreset_mode=mode)
-    return VectorLearnedReward(envs, reward, alpha, **guard)
+    return VectorLearnedReward(envs, reward, alpha, **limit)
 
 
 def single_step(env, action, mode, ended):
@@ -312,9 +311,9 @@ def single_step(env, action, mode, ended):
     return {"reward": reward, **{key: info[key] for key in ("learned_reward", "success", "task_reward")}}, truncated
 
 
-def compare_with_singles(kind, mode, reward, steps, **guard):
-    envs = vector(kind, mode, reward, **guard)
-    singles = [LearnedReward(make(), reward, 2.0, **guard) for make in makers(False)]
+def compare_with_singles(kind, mode, reward, steps, **limit):
+    envs = vector(kind, mode, reward, **limit)
+    singles = [LearnedReward(make(), reward, 2.0, **limit) for make in makers(False)]
     _, infos = envs.reset(seed=5)
     assert not infos["learned_reward"].any()
     for seed, env in enumerate(singles):
@@ -341,40 +340,32 @@ def test_a_vector_equals_its_environments_one_by_one(mode, reward):
 
 
 @pytest.fixture
-def knowing():
-    """A model that knows the left part of the picture, and the beginning of its right part somewhat."""
-    reward, env = model(), Slide()
-    env.reset(seed=5)
-    places = np.linspace(0, 0.3, 10)
-    frames = []
-    for env.place in places:
-        frames.append(env.render())
-    reward.familiarity.load({"thumbnails": thumbnails(np.stack(frames)).byte(), "reach": torch.tensor(300.0)})
+def measured():
+    """A model that knows how long its training videos were."""
+    reward = model()
     reward.record["shortest_video"] = 11
     return reward
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_guarded_vectors_equal_guarded_environments(mode, knowing):
-    compare_with_singles(SyncVectorEnv, mode, knowing, steps=14, familiar=True, limit=2.0)
+def test_limited_vectors_equal_limited_environments(mode, measured):
+    compare_with_singles(SyncVectorEnv, mode, measured, steps=14, limit=0.5)
 
 
-def test_a_model_without_a_guard_cannot_be_guarded(plain):
-    with pytest.raises(UserError, match="fit it again"):
-        LearnedReward(Slide(), plain, familiar=True)
+def test_a_model_without_a_largest_step_cannot_be_limited(plain):
+    with pytest.raises(UserError, match="leave out limit"):
+        LearnedReward(Slide(), plain, limit=2.0)
 
 
-def test_the_guard_pays_less_for_unknown_pictures_and_never_above_the_limit(knowing):
-    def rewards(**guard):
-        env = LearnedReward(Slide(steps=8), knowing, 0.0, **guard)
+def test_a_limit_clips_what_a_step_gains(measured):
+    def rewards(**limit):
+        env = LearnedReward(Slide(steps=8), measured, 0.0, **limit)
         env.reset(seed=5)
         return np.array([env.step(np.ones(1))[1] for _ in range(8)])
 
-    free, familiar, limited = rewards(), rewards(familiar=True), rewards(limit=0.5)
-    assert np.allclose(familiar[0], free[0])
-    assert (familiar[-3:] == 0).all()
-    assert (free[-3:] != 0).any()
-    assert np.allclose(limited, np.minimum(free, 0.05))  # half of the largest step, a tenth
+    free = rewards()
+    assert free.max() > 0.05
+    assert np.allclose(rewards(limit=0.5), np.minimum(free, 0.05))  # half of the largest step, a tenth
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -7,15 +7,24 @@ import pytest
 import torch
 
 import timerewarder as tr
-from tests.conftest import QUICK, crossing
+from tests.conftest import QUICK, SIZE, crossing
+from tests.rewards.chat_server import ChatServer
 from timerewarder.errors import UserError
-from timerewarder.models.checkpoint import FORMAT
+from timerewarder.models.checkpoint import FORMAT, load_tensors, save_tensors
 from timerewarder.rewards import METHODS
 
 
+@pytest.fixture(scope="module")
+def chat_server():
+    server = ChatServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture(scope="module", params=METHODS)
-def reward(request, videos):
-    return tr.fit(videos, method=request.param, **QUICK)
+def reward(request, videos, chat_server):
+    asking = {"model": "m", "base_url": chat_server.url, "image_size": SIZE, "examples": 1, "max_calls": 10_000}
+    return tr.fit(videos, method=request.param, **(asking if request.param == "gvl" else QUICK))
 
 
 @pytest.fixture(params=[2, 3, 17])
@@ -147,8 +156,9 @@ def test_bad_checkpoints_are_refused(reward, tmp_path):
     refused("upgrade", format=FORMAT + 1)
     refused("unknown method", method="magic")
     refused("unknown key 'colour'", config={**description["config"], "colour": "red"})
-    refused("does not fit", config={**description["config"], "history": 3})
-    (tmp_path / "config.json").write_text(json.dumps(description))
+    weights = tmp_path / "weights.safetensors"
+    save_tensors(weights, {**load_tensors(weights), "stray": torch.zeros(1)})
+    refused("does not fit")
     (tmp_path / "weights.safetensors").write_bytes(b"cut")
     with pytest.raises(UserError, match="cannot be read"):
         tr.load(tmp_path)

@@ -1,9 +1,9 @@
 """The one loop of reinforcement learning: act, learn while the step is computed, remember, evaluate, save.
 
-It knows no reward method: the worker (envs/worker.py) gives a dense reward and the task's success, and the two are
-joined as r = dense + alpha * success when a batch is drawn. Every random choice comes from a generator seeded with
-(seed, what for, count), and runs are saved between episodes, so a run that was killed and resumed equals an
-uninterrupted one.
+It knows no reward method: the worker (envs/worker.py), or at an episode's end the judge (agents/judge.py), gives a
+dense reward, the worker the task's success; they are joined as r = dense + alpha * success when a batch is drawn.
+Every random choice comes from a generator seeded with (seed, what for, count), and runs are saved between episodes, so
+a run that was killed and resumed equals an uninterrupted one.
 
     RUN/config.json    what is trained, on what, with which options
     RUN/train.csv      a row each few episodes        RUN/eval.csv   a row an evaluation
@@ -27,6 +27,7 @@ import torch
 
 from timerewarder.agents import drqv2
 from timerewarder.agents.drqv2 import DrQv2
+from timerewarder.agents.judge import Judge
 from timerewarder.agents.replay import Replay
 from timerewarder.agents.run_folder import RunFolder
 from timerewarder.envs.worker import Seen, Setting, Step, Worker
@@ -35,7 +36,7 @@ from timerewarder.evaluation.episodes import Episode, evaluation_seed, mean_meas
 from timerewarder.progress import bar
 from timerewarder.rewards.alpha import Alpha
 
-NOISE, BATCH, LEARN = range(3)  # what a random generator is for
+NOISE, BATCH, LEARN, JUDGE = range(4)  # what a random generator is for
 LOG_EVERY = 10  # episodes
 
 
@@ -51,11 +52,12 @@ class Config:
     alpha: Literal["adaptive", "robust"] | float = "adaptive"
     """Weight of success beside the learned reward: adaptive (ten times the largest step reward of the first 100
     episodes), robust (a high quantile instead of the largest), or a number. Not used with --reward env or sparse."""
-    familiar: bool = False
-    """Pass over frames that are unlike those of the training videos: the reward compares with the last known one."""
     reward_limit: float | None = None
     """Clip a step's gain of learned reward at so many times the largest step of the training videos: more is no
     progress, but a picture that the model does not know. Default: no limit, as in the paper."""
+    reward_every: int = 10
+    """Episodes after which a reward that goes on learning (gaifo, rank2reward, progressor) rewards the whole replay
+    anew."""
     seed: int = 0
     """Seed of the networks, the episodes and all noise."""
     random_steps: int = 2_000
@@ -91,7 +93,7 @@ class Config:
     agent: drqv2.Config = field(default_factory=drqv2.Config)
 
     def __post_init__(self) -> None:
-        for name in ("frames", "update_every", "eval_every", "eval_episodes", "action_repeat", "size"):
+        for name in ("frames", "update_every", "eval_every", "eval_episodes", "reward_every", "action_repeat", "size"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small: give at least 1")
         for name in ("seed", "random_steps", "seed_frames"):
@@ -110,7 +112,7 @@ class Config:
 
     def setting(self, task: str, reward: str) -> Setting:
         return Setting(
-            task=task, reward=reward, familiar=self.familiar, reward_limit=self.reward_limit, obs=self.obs,
+            task=task, reward=reward, reward_limit=self.reward_limit, obs=self.obs,
             size=self.size, policy_size=self.policy_size, camera=self.camera,
             action_repeat=self.action_repeat, ranges=self.ranges, horizon=self.horizon,
         )  # fmt: skip
@@ -161,15 +163,17 @@ class Loop:
         config: Config,
         folder: RunFolder,
         worker: Worker,
+        judge: Judge | None = None,
         on_evaluation: Callable[[int, Sequence[Episode]], None] = lambda frames, episodes: None,
     ) -> None:
         self.config, self.folder, self.worker, self.on_evaluation = config, folder, worker, on_evaluation
-        self.reward = reward
+        self.reward, self.judge = reward, judge
         vectors = len(worker.shape) == 1
         agent = replace(config.agent, stack=1, shift=0) if vectors else config.agent
         self.agent = DrQv2(worker.shape, worker.actions, agent, config.seed)
         self.replay = Replay(
             config.replay_capacity, worker.shape, worker.actions, stack=agent.stack, n_step=agent.n_step,
+            held=judge is not None, features=judge.features if judge else 0,
             folder=folder.replay_map if config.replay_on_disk else None,
         )  # fmt: skip
         # The environment's dense reward stands alone, as in the paper; sparse success is a reward of 1.
@@ -177,6 +181,7 @@ class Loop:
         self.now = Counters()
         self._stop = threading.Event()
         self._metrics: list[dict[str, torch.Tensor]] = []
+        self._judged: list[dict[str, float]] = []
         self._recent: list[Episode] = []
 
     @property
@@ -212,7 +217,7 @@ class Loop:
 
     def _episode(self, advance: Callable[[], None]) -> Episode:
         observation = self.worker.reset(training_seed(self.config.seed, self.now.episodes))
-        self.replay.begin(observation)
+        self.replay.begin(observation, self.worker.first_features)
         stack = Stack(self.agent.config.stack)
         steps: list[Step] = []
         while not steps or not steps[-1].ended:
@@ -220,13 +225,24 @@ class Loop:
             self.worker.start(action)
             self._learn()
             step = self.worker.finish()
-            self.replay.add(action, step.observation, step.dense, step.success, step.terminated)
-            self.alpha.see(step.dense)
+            self.replay.add(action, step.observation, step.dense, step.success, step.terminated, step.features)
             self.now.agent_steps += 1
             observation = step.observation
             steps.append(step)
             advance()
-        return Episode.of(steps)
+        return self._judge(Episode.of(steps, self.worker.first_features))
+
+    def _judge(self, episode: Episode) -> Episode:
+        """The episode with its rewards, if the worker left them to the loop."""
+        if self.judge is not None:
+            assert episode.features is not None
+            number = self.now.episodes
+            rewards, log = self.judge.episode_ended(episode.features, number, self.replay, self._rng(JUDGE, number))
+            episode = replace(episode, dense=rewards[1:])
+            self._judged.append(log)
+        for dense in episode.dense:
+            self.alpha.see(dense)
+        return episode
 
     def _explore(self, stacked: np.ndarray) -> np.ndarray:
         rng = self._rng(NOISE, self.now.agent_steps)
@@ -240,7 +256,8 @@ class Loop:
             return
         agent = self.agent.config
         rng = self._rng(BATCH, self.now.updates)
-        batch = self.replay.sample(rng, agent.batch, agent.discount, self.alpha.value, agent.shift)
+        discount = (self.judge.discount if self.judge else None) or agent.discount
+        batch = self.replay.sample(rng, agent.batch, discount, self.alpha.value, agent.shift)
         self._metrics.append(self.agent.update(batch, self._rng(LEARN, self.now.updates)))
         self.now.updates += 1
 
@@ -250,7 +267,10 @@ class Loop:
     def _evaluate(self) -> None:
         self.now.evaluations = self.env_frames // self.config.eval_every
         episodes = evaluate_policy(self.agent, self.worker, self.config.eval_episodes)
-        row = {**self._counts(), "episodes": len(episodes), **mean_measures(episodes)}
+        told: dict[str, float] = {}
+        if self.judge is not None:
+            episodes, told = self.judge.evaluated(episodes)
+        row = {**self._counts(), "episodes": len(episodes), **mean_measures(episodes), **told}
         self.now.eval_rows.append(row)
         self.folder.write_row("eval", self.now.eval_rows)
         self.on_evaluation(self.env_frames, episodes)
@@ -261,6 +281,8 @@ class Loop:
         passed = self.now.seconds - previous["seconds"]
         names = dict.fromkeys(name for metrics in self._metrics for name in metrics)
         learning = {name: float(torch.stack([m[name] for m in self._metrics if name in m]).mean()) for name in names}
+        judged = dict.fromkeys(name for log in self._judged for name in log)
+        learning |= {name: float(np.mean([log[name] for log in self._judged if name in log])) for name in judged}
         row = {
             **self._counts(),
             "frames_per_second": round((self.env_frames - previous["env_frames"]) / max(passed, 1e-9), 2),
@@ -272,7 +294,7 @@ class Loop:
         self.now.train_rows.append(row)
         self.folder.write_row("train", self.now.train_rows)
         self.folder.write_alpha(self.alpha.record)
-        self._metrics, self._recent = [], []
+        self._metrics, self._recent, self._judged = [], [], []
 
     def _counts(self) -> dict[str, float]:
         return {
@@ -295,7 +317,11 @@ class Loop:
         return f"{self.env_frames:>9,} frames: {success}; return {row['learned_return']:+.2f}"
 
     def _save(self) -> None:
-        self.folder.save(self.agent.state(), self.replay, {"counters": vars(self.now), "alpha": self.alpha.state()})
+        tensors = self.agent.state()
+        if self.judge is not None:
+            self.judge.reward_all(self.replay)  # a resumed run does it as well, so both go on with the same rewards
+            tensors |= {f"reward.{name}": tensor for name, tensor in self.judge.state().items()}
+        self.folder.save(tensors, self.replay, {"counters": vars(self.now), "alpha": self.alpha.state()})
 
     def resume(self) -> None:
         """Go on from the folder's checkpoint."""
@@ -303,6 +329,10 @@ class Loop:
         self.now = Counters(**state["counters"])
         self.alpha = Alpha.restore(state["alpha"])
         self.agent.restore(tensors, self.now.updates)
+        if self.judge is not None:
+            own = {n.removeprefix("reward."): t for n, t in tensors.items() if n.startswith("reward.")}
+            self.judge.restore(own)
+            self.judge.reward_all(self.replay)
 
 
 class _on_signals:

@@ -8,6 +8,10 @@ reward and success of the step that arrived at it. The transition that leaves fr
 and bootstraps with discount^m from the stack at frame t+m (with 0 if that step terminated the episode). Dense reward
 and success are joined only here, so that a change of alpha counts for the whole past.
 
+A reward that looks at whole episodes, or that goes on learning, is given when an episode has ended: with `held` its
+transitions cannot be drawn before `reward_episode`, and with `features` the replay keeps what the reward's encoder made
+of each frame, so that the past can be rewarded anew (`reward_all`) and drawn from (`draw_features`).
+
 Public DrQ-v2 stores stacks (63.5 KB a transition at 84 px) and shows an episode only once it ended; here a transition
 takes a third of it, and can be drawn as soon as it is added.
 
@@ -24,7 +28,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -72,9 +76,14 @@ class Replay:
         *,
         stack: int = 3,
         n_step: int = 3,
+        held: bool = False,
+        features: int = 0,
         folder: Path | None = None,
     ) -> None:
-        """`shape` (H, W, 3): uint8 frames; (D,): float32 vectors, with stack 1. `folder`: for the frames' file."""
+        """`shape` (H, W, 3): uint8 frames; (D,): float32 vectors, with stack 1. `folder`: for the frames' file.
+
+        `held`: rewards come when an episode has ended. `features`: how many numbers the reward sees of each frame.
+        """
         if len(shape) == 1 and stack != 1:
             raise ValueError(f"vectors are not stacked: stack is {stack}, must be 1")
         if capacity < stack + n_step:
@@ -84,7 +93,7 @@ class Replay:
         self.capacity, self.shape, self.actions = capacity, tuple(shape), actions
         self.stack, self.n_step = stack, n_step
         self.frames = 0  # ever written
-        self._frames = _allocate(capacity, self.shape, actions, folder)
+        self._frames = _allocate(capacity, self.shape, actions, features, folder)
         self._action = np.zeros((capacity, actions), np.float32)
         self._dense = np.zeros(capacity, np.float32)
         self._success = np.zeros(capacity, np.bool_)
@@ -93,36 +102,83 @@ class Replay:
         # The frames that transitions leave, transition i in slot i % capacity. Older transitions lose their frames
         # first, so those that can be drawn are always a range first <= i < end, and one random integer draws one.
         self._origin = np.zeros(capacity, np.int64)
-        self._first = self._end = 0
+        # Of these, the ones before `shown` have their rewards.
+        self._first = self._end = self._shown = 0
+        self._held = held
+        self._features = np.empty((capacity, features), np.float16)
         self._saved_in: Path | None = None
         self._segments: list[Segment] = []
 
     def __len__(self) -> int:
         """How many transitions can be drawn."""
-        return self._end - self._first
+        return self._shown - self._first
 
     @property
     def oldest(self) -> int:
         """The oldest frame that the ring still holds."""
         return max(0, self.frames - self.capacity)
 
-    def begin(self, observation: np.ndarray) -> None:
+    def begin(self, observation: np.ndarray, features: np.ndarray | None = None) -> None:
         """Write the first observation of an episode; the episode before it, unless terminated, was cut off."""
-        self._write(observation, np.zeros(self.actions, np.float32), 0.0, False, False, start=self.frames)
+        self._write(observation, np.zeros(self.actions, np.float32), 0.0, False, False, self.frames, features)
 
     def add(
-        self, action: np.ndarray, observation: np.ndarray, dense: float, success: bool, terminated: bool = False
+        self,
+        action: np.ndarray,
+        observation: np.ndarray,
+        dense: float,
+        success: bool,
+        terminated: bool = False,
+        features: np.ndarray | None = None,
     ) -> None:
         """Write a step: the action, the observation, rewards and success that it led to."""
         newest = (self.frames - 1) % self.capacity
         if not self.frames or self._terminated[newest]:
             raise RuntimeError("there is no episode to add to: call begin with its first observation")
-        self._write(observation, action, dense, success, terminated, start=int(self._start[newest]))
+        self._write(observation, action, dense, success, terminated, int(self._start[newest]), features)
         self._origin[self._end % self.capacity] = self.frames - 2
         self._end += 1
+        if not self._held:
+            self._shown = self._end
+
+    def reward_episode(self, rewards: np.ndarray) -> None:
+        """Give the newest episode, which has ended, its rewards (T,), that of its first frame included."""
+        start = int(self._start[(self.frames - 1) % self.capacity])
+        self._reward(start, rewards)
+        self._shown = self._end
+
+    def reward_all(self, reward: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Reward every episode that is whole in the ring anew: features (T, D) -> rewards (T,)."""
+        alive = np.arange(self.oldest, self.frames)
+        starts = np.unique(self._start[alive % self.capacity])
+        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), self.frames], strict=True):
+            if start >= self.oldest:
+                slots = np.arange(start, end) % self.capacity
+                self._reward(start, reward(self._features[slots].astype(np.float32)))
+
+    def _reward(self, start: int, rewards: np.ndarray) -> None:
+        """Write rewards (T,) of the frames from `start` on, as far as the ring still holds them."""
+        frames = np.arange(start, start + len(rewards))
+        alive = frames >= self.oldest
+        self._dense[frames[alive] % self.capacity] = rewards[alive]
+
+    def draw_features(self, rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Features float32 (count, D) of an episode's first frame that is left, and of two that follow one another."""
+        drawn = self._first + rng.integers(len(self), size=count)
+        origin = self._origin[drawn % self.capacity]
+        first = np.maximum(self._start[origin % self.capacity], self.oldest)
+        rows = (self._features[frames % self.capacity].astype(np.float32) for frames in (first, origin, origin + 1))
+        return next(rows), next(rows), next(rows)
 
     def _write(
-        self, observation: np.ndarray, action: np.ndarray, dense: float, success: bool, terminated: bool, start: int
+        self,
+        observation: np.ndarray,
+        action: np.ndarray,
+        dense: float,
+        success: bool,
+        terminated: bool,
+        start: int,
+        features: np.ndarray | None,
     ) -> None:
         observation = np.asarray(observation)
         if observation.shape != self.shape or (len(self.shape) == 3 and observation.dtype != np.uint8):
@@ -137,6 +193,8 @@ class Replay:
         self._success[slot] = success
         self._terminated[slot] = terminated
         self._start[slot] = start
+        if self._features.shape[1]:
+            self._features[slot] = features
         self.frames += 1
 
     def _forget(self, frame: int) -> None:
@@ -233,6 +291,7 @@ class Replay:
             "success": self._success,
             "terminated": self._terminated,
             "start": self._start,
+            **({"features": self._features} if self._features.shape[1] else {}),
         }
 
     def _write_segments(self, folder: Path, first: int) -> Iterator[Segment]:
@@ -266,6 +325,7 @@ class Replay:
         whole = np.maximum(begins, origins - self.stack + 1) >= self.oldest
         origins = origins[(begins == starts[1:]) & whole]
         self._first, self._end = 0, len(origins)
+        self._shown = self._end
         self._origin[: len(origins)] = origins
 
 
@@ -302,10 +362,12 @@ def _repeat_edge(image: np.ndarray, move: int) -> None:
         image[:-move] = image[-move]
 
 
-def bytes_needed(capacity: int, shape: tuple[int, ...], actions: int) -> int:
+def bytes_needed(capacity: int, shape: tuple[int, ...], actions: int, features: int = 0) -> int:
     """Bytes of a full replay."""
     frame = math.prod(shape) * (1 if len(shape) == 3 else 4)
-    return capacity * (frame + 4 * actions + 4 + 1 + 1 + 8 + 8)  # dense, success, terminated, start, origin
+    return capacity * (
+        frame + 4 * actions + 2 * features + 4 + 1 + 1 + 8 + 8
+    )  # dense, success, terminated, start, origin
 
 
 def available_memory() -> int | None:
@@ -317,9 +379,9 @@ def available_memory() -> int | None:
     return int(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else None
 
 
-def _allocate(capacity: int, shape: tuple[int, ...], actions: int, folder: Path | None) -> np.ndarray:
+def _allocate(capacity: int, shape: tuple[int, ...], actions: int, features: int, folder: Path | None) -> np.ndarray:
     """The ring's frames; neither memory nor disk is taken before a frame is written."""
-    needed = bytes_needed(capacity, shape, actions)
+    needed = bytes_needed(capacity, shape, actions, features)
     dtype = np.uint8 if len(shape) == 3 else np.float32
     if folder is None:
         free = available_memory()

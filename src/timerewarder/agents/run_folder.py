@@ -23,6 +23,7 @@ from timerewarder.models.checkpoint import load_tensors, save_tensors
 
 FORMAT = 1
 POLICY = "policy.safetensors"
+REWARD = "reward"  # a model that was fitted for the run, if it does not use another one
 # On a resume. The model may have moved, but its weights must be the same.
 MAY_DIFFER = ("command", "reward_model", "config.frames", "config.beside", "config.threads", "config.replay_on_disk")
 
@@ -42,7 +43,7 @@ class RunFolder:
             raise UserError(f"{path} holds a run already: {way}choose another --out")
         if self.config.exists():
             self._check_same(read_json(self.config))
-        elif path.exists() and (not path.is_dir() or any(not _is_temporary(file) for file in path.iterdir())):
+        elif path.exists() and (not path.is_dir() or any(not _may_be_there(file) for file in path.iterdir())):
             raise UserError(f"{path} exists and is not a training run: choose another --out")
         elif resume:
             raise UserError(f"there is no run to resume in {path}: leave out --resume to begin one there")
@@ -121,6 +122,6 @@ class RunFolder:
             shutil.rmtree(self.checkpoint, ignore_errors=True)
 
 
-def _is_temporary(file: Path) -> bool:
-    """Whether a killed write left it behind."""
-    return file.name.startswith(".") and ".tmp" in file.name
+def _may_be_there(file: Path) -> bool:
+    """Whether a killed write left it behind, or it is the reward that was fitted for the run."""
+    return (file.name.startswith(".") and ".tmp" in file.name) or file.name == REWARD

@@ -44,7 +44,7 @@ def decode(source: Source) -> Iterator[TimedFrame]:
                 source.path,
                 f"{files[0].name} is {_by(first)} but {file.name} is {_by(_size(file))}: make them one size",
             )
-        yield number / DEFAULT_FPS, partial(_picture, file)
+        yield number / DEFAULT_FPS, partial(picture, file)
 
 
 def _by(size: tuple[int, int] | None) -> str:
@@ -63,7 +63,7 @@ def _size(file: Path) -> tuple[int, int]:
     return size
 
 
-def _picture(file: Path) -> np.ndarray:
+def picture(file: Path) -> np.ndarray:
     """uint8 (H, W, 3), upright as its EXIF data say."""
     try:
         with Image.open(file) as image:

@@ -23,6 +23,9 @@ from timerewarder.data.resize import resize
 from timerewarder.envs.learned import LearnedReward
 from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.envs.simulator import gymnasium
+from timerewarder.rewards import load
+from timerewarder.rewards.online import by_episode
+from timerewarder.rewards.reward import FrameReward
 
 Seen = Literal["pixels", "state", "features"]
 
@@ -34,8 +37,6 @@ class Setting:
     task: str
     reward: str
     """A reward model's folder or Hub id, `env` for the task's dense reward, `sparse` for success alone."""
-    familiar: bool = False
-    """Pass over frames that are unlike those of the training videos."""
     reward_limit: float | None = None
     """Largest gain of a step, in largest steps of the model's training videos."""
     obs: Seen = "pixels"
@@ -59,6 +60,31 @@ class TaskReward(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
         return observation, 0.0 if self.sparse else float(reward), terminated, truncated, info
+
+
+class Encoded(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """No reward yet: what the reward's encoder makes of each frame goes into `info["features"]`, (D,).
+
+    For a reward that is given at an episode's end, or that goes on learning: the agent's loop gives it.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], reward: FrameReward) -> None:
+        super().__init__(env)
+        self._reward = reward
+        self.features_dim = reward.encoder.dim
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        observation, info = self.env.reset(seed=seed, options=options)
+        return observation, {**info, "features": self._encode()}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        observation, task_reward, terminated, truncated, info = self.env.step(action)
+        info = {**info, "task_reward": float(task_reward), "features": self._encode()}
+        return observation, 0.0, terminated, truncated, info
+
+    def _encode(self) -> np.ndarray:
+        self.features = self._reward.encode(np.asarray(self.env.render())[None])[0].cpu().numpy()
+        return self.features
 
 
 class View(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -88,7 +114,11 @@ def make_env(setting: Setting) -> gymnasium.Env[Any, Any]:
     if setting.reward in ("env", "sparse"):
         env = TaskReward(env, sparse=setting.reward == "sparse")
     else:
-        env = LearnedReward(env, setting.reward, alpha=0.0, familiar=setting.familiar, limit=setting.reward_limit)
+        model = load(setting.reward)
+        if by_episode(model):
+            env = Encoded(env, model)
+        else:
+            env = LearnedReward(env, model, alpha=0.0, limit=setting.reward_limit)
     return View(env, setting.obs, setting.policy_size or setting.size)
 
 
@@ -115,6 +145,8 @@ class Step:
     success: bool
     terminated: bool
     ended: bool
+    features: np.ndarray | None = None
+    """What the reward's encoder made of the frame, for a reward that the loop gives."""
 
 
 class Worker:
@@ -135,10 +167,12 @@ class Worker:
         self.shape: tuple[int, ...] = self.envs.single_observation_space.shape
         self.actions: int = self.envs.single_action_space.shape[0]
         self._action: np.ndarray | None = None
+        self.first_features: np.ndarray | None = None  # of the episode's first frame, as in Step
 
     def reset(self, seed: int) -> np.ndarray:
         """Begin the episode of this seed; returns its first observation."""
-        observations, _ = self.envs.reset(seed=[seed])
+        observations, infos = self.envs.reset(seed=[seed])
+        self.first_features = _features(infos)
         return observations[0]
 
     def start(self, action: np.ndarray) -> None:
@@ -159,6 +193,7 @@ class Worker:
             bool(infos["success"][0]),
             bool(terminations[0]),
             bool(terminations[0] or truncations[0]),
+            _features(infos),
         )
 
     def frame(self) -> np.ndarray:
@@ -173,3 +208,7 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _features(infos: dict[str, Any]) -> np.ndarray | None:
+    return np.asarray(infos["features"][0]) if "features" in infos else None

@@ -35,14 +35,19 @@ class Episode:
     task_rewards: np.ndarray  # float32 (T,)
     success: np.ndarray  # bool (T,)
     frames: np.ndarray | None = None  # uint8 (T+1, S, S, 3), if they were asked for
+    features: np.ndarray | None = None  # (T+1, D), if the worker leaves the reward to the loop
 
     @classmethod
-    def of(cls, steps: Sequence[Step], frames: Sequence[np.ndarray] = ()) -> Episode:
+    def of(
+        cls, steps: Sequence[Step], first_features: np.ndarray | None = None, frames: Sequence[np.ndarray] = ()
+    ) -> Episode:
+        features = [first_features, *(step.features for step in steps)]
         return cls(
             dense=np.array([step.dense for step in steps], np.float32),
             task_rewards=np.array([step.task_reward for step in steps], np.float32),
             success=np.array([step.success for step in steps]),
             frames=np.stack(frames) if frames else None,
+            features=None if first_features is None else np.stack(features),  # type: ignore[arg-type]
         )
 
     def measures(self) -> dict[str, float]:
@@ -77,4 +82,4 @@ def run_episode(
         observation = steps[-1].observation
         if film:
             frames.append(worker.frame())
-    return Episode.of(steps, frames)
+    return Episode.of(steps, worker.first_features, frames)

@@ -67,6 +67,7 @@ METRICS = {
         "Rewards of one frame repeated for a whole video: standing still must earn nothing.",
         perfect=0,
         constant=1,
+        scale=(0, 1),
     ),
     "pair_mae": Metric(
         "Distance error",
@@ -169,15 +170,15 @@ def _clip(clip: Clip) -> dict[str, Any]:
         "kind": clip.kind,
         "fps": clip.fps,
         "unit": max(2, clip.unit or len(clip.frames)),
-        "video": _video(clip.frames, clip.fps),
-        "poster": _poster(clip.frames[0]),
+        "video": video_uri(clip.frames, clip.fps),
+        "poster": poster_uri(clip.frames[0]),
         "rewards": _short(clip.rewards),
         "progress": _short(clip.progress),
         "distances": None if clip.distances is None else _matrix(clip.distances),
     }
 
 
-def _video(frames: np.ndarray, fps: float) -> str:
+def video_uri(frames: np.ndarray, fps: float) -> str:
     """The frames as a data URI of an mp4, at a size that looks well in a browser."""
     size = shown_size(*frames.shape[1:3], lowest=LOWEST, highest=HIGHEST)
     with tempfile.TemporaryDirectory() as folder:
@@ -186,7 +187,7 @@ def _video(frames: np.ndarray, fps: float) -> str:
         return data_uri("video/mp4", file.read_bytes())
 
 
-def _poster(frame: np.ndarray) -> str:
+def poster_uri(frame: np.ndarray) -> str:
     """A still for as long as the browser has not decoded the video; phones wait until it plays."""
     size = shown_size(*frame.shape[:2], lowest=LOWEST, highest=HIGHEST)
     file = io.BytesIO()

@@ -70,7 +70,7 @@ def report_run(
     write_page(
         page,
         title=f"{run.resolve().name}: learned reward",
-        subtitle=f"{reward.method} on {reward.record['videos']} videos, encoder {reward.config.encoder}",
+        subtitle=f"{reward.method} on {reward.record['videos']} videos, {reward.looks_through}",
         model=str(model),
         command=f"timerewarder report {run}",
         metrics=evaluation["metrics"],

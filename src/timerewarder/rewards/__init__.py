@@ -9,7 +9,21 @@ from typing import Any, NamedTuple
 from timerewarder.config import from_dict, nearest
 from timerewarder.errors import UserError
 from timerewarder.models.checkpoint import load_description
-from timerewarder.rewards import from_init, order, single_frame, timerewarder
+from timerewarder.rewards import (
+    ads,
+    from_init,
+    gaifo,
+    gvl,
+    orca,
+    order,
+    ot,
+    progressor,
+    rank2reward,
+    single_frame,
+    temporal_ot,
+    timerewarder,
+    vip,
+)
 from timerewarder.rewards.reward import FrameReward
 
 
@@ -27,6 +41,15 @@ METHODS: dict[str, Method] = {
     "from-init": Method(from_init.Config, from_init.fit, from_init.FromInit),
     "single-frame": Method(single_frame.Config, single_frame.fit, single_frame.SingleFrame),
     "order": Method(order.Config, order.fit, order.OrderPrediction),
+    "vip": Method(vip.Config, vip.fit, vip.VIP, vip.PRESETS),
+    "progressor": Method(progressor.Config, progressor.fit, progressor.Progressor),
+    "rank2reward": Method(rank2reward.Config, rank2reward.fit, rank2reward.Rank2Reward),
+    "gaifo": Method(gaifo.Config, gaifo.fit, gaifo.GAIfO),
+    "ot": Method(ot.Config, ot.fit, ot.OT),
+    "ads": Method(ads.Config, ads.fit, ads.ADS),
+    "temporal-ot": Method(temporal_ot.Config, temporal_ot.fit, temporal_ot.TemporalOT),
+    "orca": Method(orca.Config, orca.fit, orca.ORCA),
+    "gvl": Method(gvl.Config, gvl.fit, gvl.GVL),
 }
 
 

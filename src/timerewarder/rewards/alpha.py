@@ -5,8 +5,9 @@
                whole task, and would then set the paper's alpha
     a number   that number; 0 leaves success out
 
-While the first trajectories last, alpha follows from what was seen so far, and is 0 until something positive was seen.
-The paper sets alpha after them and does not say what holds before.
+While the first trajectories last, alpha follows from what was seen so far. Where the reward that sets it is not
+positive, as with methods whose rewards are costs (ot), alpha follows from the size of rewards instead of their value.
+The paper sets alpha after the first trajectories, and does not say what holds before or for negative rewards.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Alpha:
         """The weight now."""
         if isinstance(self.rule, float):
             return self.rule
-        return TIMES * max(self._set_by.reward, 0.0) if self._set_by else 0.0
+        return TIMES * abs(self._set_by.reward) if self._set_by else 0.0
 
     @property
     def settled(self) -> bool:
@@ -99,10 +100,10 @@ class Alpha:
 
     def _consider(self, step: Step) -> None:
         if self.rule == "robust":
-            insort(self._seen, step, key=lambda seen: seen.reward)
+            insort(self._seen, step, key=_rank)
             # A reward that was really seen, the lower one between two: so a lone extreme never counts.
             self._set_by = self._seen[(len(self._seen) - 1) * PERCENT // 100]
-        elif self._set_by is None or step.reward > self._set_by.reward:
+        elif self._set_by is None or _rank(step) > _rank(self._set_by):
             self._set_by = step
 
     def state(self) -> dict[str, Any]:
@@ -126,6 +127,11 @@ class Alpha:
         alpha._set_by = Step(*state["set_by"]) if state["set_by"] else None
         alpha._seen = [Step(*step) for step in state["seen"]]
         return alpha
+
+
+def _rank(step: Step) -> tuple[bool, float]:
+    """By value where rewards are positive; below all of these, by size."""
+    return step.reward > 0, abs(step.reward)
 
 
 def _checked_rule(rule: AlphaRule) -> AlphaRule:

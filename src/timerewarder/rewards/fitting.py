@@ -69,9 +69,11 @@ def fit_network(
         )
         last = progress.best_row or progress.rows[-1]
         reward.record["training"] = {"steps": progress.step, "encoded_frames": progress.frames, "kept": last}
+        if progress.stopped:
+            reward.record["training"]["stopped"] = progress.stopped
+            warnings.warn(progress.stopped, stacklevel=2)
     reward.eval()
     remember(reward, train_store)
-    reward.familiarity.learn(train_store, held_store)
     return reward
 
 

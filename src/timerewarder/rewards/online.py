@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from timerewarder.errors import UserError
 from timerewarder.models.checkpoint import optimizer_tensors, restore_optimizer
 from timerewarder.rewards.demonstrations import DemonstrationReward
+from timerewarder.rewards.reward import FrameReward
 
 
 class Seen(NamedTuple):
@@ -46,7 +47,7 @@ class OnlineReward(DemonstrationReward):
     def __init__(self, config: Any, architecture: dict[str, Any] | None = None) -> None:
         super().__init__(config, architecture)
         if self.history:
-            raise UserError(f"--history is not for {self.method}, which goes on learning from single frames")
+            raise UserError(f"--history does not fit {self.method}, which goes on learning from single frames: give 0")
         self._optimizer: torch.optim.Optimizer | None = None
 
     def observe(self, frames: np.ndarray, rng: np.random.Generator) -> dict[str, float]:
@@ -65,11 +66,11 @@ class OnlineReward(DemonstrationReward):
         """Take `online_updates` steps on batches that `draw(rng, count)` gives; returns the mean loss."""
         optimizer = self._online_optimizer()
         losses = []
-        self.learner.train()
+        self.learner.train().requires_grad_()
         for _ in range(self.config.online_updates):
             loss = self.online_loss(draw(rng, self.config.online_batch), rng)
             if not torch.isfinite(loss):
-                raise UserError(f"the online loss of {self.method} is {float(loss)}: lower --online-lr")
+                raise UserError(f"the online loss of {self.method} is {float(loss.detach())}: lower --online-lr")
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
@@ -101,3 +102,8 @@ class OnlineReward(DemonstrationReward):
         if self._optimizer is None:
             self._optimizer = torch.optim.Adam(self.learner.parameters(), lr=self.config.online_lr)
         return self._optimizer
+
+
+def by_episode(reward: FrameReward) -> bool:
+    """Whether a training rewards whole episodes in its loop, not steps where they are simulated."""
+    return not reward.streams or isinstance(reward, OnlineReward)

@@ -11,6 +11,7 @@ Methods that learn from the agent as well derive from OnlineReward (rewards/onli
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,6 @@ from timerewarder.data.videos import check_frames
 from timerewarder.errors import UserError
 from timerewarder.models.checkpoint import WEIGHTS, load_tensors, save_checkpoint
 from timerewarder.models.encoders import LEARNING_RATES, Encoder, EncoderName, Preprocessing, build_encoder
-from timerewarder.rewards.familiarity import Familiarity
 from timerewarder.rewards.training import Training
 
 ENCODE_BATCH = 64
@@ -75,8 +75,8 @@ class FrameReward(nn.Module):
     """Whether a success played backwards is worth less."""
     streams: ClassVar[bool] = True
     """Whether a step's reward depends on the first frame and the recent past alone, not on the whole episode."""
-    grown: ClassVar[tuple[str, ...]] = ("familiarity.thumbnails",)
-    """Buffers whose size is known only after the fit; a loaded model takes the checkpoint's."""
+    grown: ClassVar[tuple[str, ...]] = ()
+    """Buffers whose length is known only after the fit; a loaded model takes the checkpoint's."""
     config: Any
 
     def __init__(self, config: Any, architecture: dict[str, Any] | None = None, encoder: Encoder | None = None) -> None:
@@ -87,7 +87,6 @@ class FrameReward(nn.Module):
         if self.history < 0:
             raise UserError(f"--history {self.history} is negative: give the number of past frames, 0 for none")
         self.encoder = encoder or build_encoder(config.encoder, config.encoder_weights, config.image_size, architecture)
-        self.familiarity = Familiarity()
         self.record: dict[str, Any] = {}  # what the model was trained on and how well it did; saved with it
 
     # A method gives the first of these, and the second if it knows distances ...
@@ -122,6 +121,11 @@ class FrameReward(nn.Module):
         return None
 
     @property
+    def looks_through(self) -> str:
+        """What turns frames into features, for titles."""
+        return f"encoder {self.config.encoder}"
+
+    @property
     def preprocessing(self) -> Preprocessing:
         """At which size, and cut how, frames are seen."""
         return self.encoder.preprocessing
@@ -133,7 +137,7 @@ class FrameReward(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        return self.familiarity.reach.device
+        return next(itertools.chain(self.parameters(), self.buffers())).device
 
     def encode_windows(self, frames: Tensor) -> Tensor:
         """Frames with their past, uint8 (N, history+1, S, S, 3) -> (N, (history+1) D), for training."""
@@ -186,12 +190,12 @@ class FrameReward(nn.Module):
     def from_checkpoint(cls, config: Any, description: dict[str, Any], folder: Path) -> FrameReward:
         reward = cls(config, description["encoder"])
         tensors = load_tensors(folder / WEIGHTS)
-        for name, empty in reward.familiarity.state_dict().items():  # models that were saved before it was thought of
-            tensors.setdefault(f"familiarity.{name}", empty)
         for name in cls.grown:
             owner, _, buffer = name.rpartition(".")
             if name in tensors:
-                setattr(reward.get_submodule(owner), buffer, torch.empty_like(tensors[name]))
+                module = reward.get_submodule(owner)
+                empty: Tensor = getattr(module, buffer)
+                setattr(module, buffer, empty.new_empty(len(tensors[name]), *empty.shape[1:]))
         try:
             reward.load_state_dict(tensors)
         except RuntimeError as error:

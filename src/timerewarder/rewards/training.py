@@ -108,6 +108,14 @@ class Progress:
     best_row: dict[str, float] = field(default_factory=dict)  # the validation that picked it
     stale: int = 0  # validations since then
     rows: list[dict[str, float]] = field(default_factory=list)
+    stopped: str = ""  # why it ended before its time, if it diverged
+
+
+class Diverged(UserError):
+    """Raised by a network's loss or validation where going on makes no sense: the training ends with the best weights.
+
+    Without any validation before, there are none to keep, and it is an error.
+    """
 
 
 def split(lengths: np.ndarray, options: Training) -> tuple[np.ndarray, np.ndarray]:
@@ -184,29 +192,53 @@ class _Loop:
     def run(
         self, sample: Callable[[np.random.Generator], Batch], validate: Callable[[Any], dict[str, float]] | None
     ) -> None:
-        now, self.losses = self.progress, []
-        started = time.monotonic() - now.seconds
+        self.losses: list[float] = []
+        started = time.monotonic() - self.progress.seconds
         with bar() as display:
             display.disable = not self.accelerator.is_main_process
             task = display.add_task("Fitting", total=round(self._goal()), note="")
             while not self._finished():
-                loss, frames = self._step(sample)
-                now.step += 1
-                self.losses.append(loss)
-                due = (now.frames + frames) // self.options.validate_every > now.frames // self.options.validate_every
-                now.frames += frames
-                now.seconds = self._agree(time.monotonic() - started)
-                if due or self._finished():
-                    self._validate(validate)
-                    now.seconds = self._agree(time.monotonic() - started)
-                    self._checkpoint()
-                    self.losses = []
-                display.update(task, completed=round(self._done()), note=self._note(loss))
+                try:
+                    loss = self._advance(sample, validate, started)
+                except Diverged as error:
+                    self._stop(error)
+                else:
+                    display.update(task, completed=round(self._done()), note=self._note(loss))
         if self.best is not None:
             self.network.load_state_dict(self.best)
         else:
             self.network.load_state_dict(self.kept.state_dict())
         self.network.eval()
+
+    def _advance(
+        self,
+        sample: Callable[[np.random.Generator], Batch],
+        validate: Callable[[Any], dict[str, float]] | None,
+        started: float,
+    ) -> float:
+        """A step, and a validation when it is due; returns the loss."""
+        now = self.progress
+        loss, frames = self._step(sample)
+        now.step += 1
+        self.losses.append(loss)
+        due = (now.frames + frames) // self.options.validate_every > now.frames // self.options.validate_every
+        now.frames += frames
+        now.seconds = self._agree(time.monotonic() - started)
+        if due or self._finished():
+            self._validate(validate)
+            now.seconds = self._agree(time.monotonic() - started)
+            self._checkpoint()
+            self.losses = []
+        return loss
+
+    def _stop(self, error: Diverged) -> None:
+        if self.best is None:
+            raise error
+        now = self.progress
+        now.stopped = (
+            f"{error}; the training ended at step {now.step} with the best weights, of step {now.best_row['step']}"
+        )
+        self._checkpoint()
 
     def _goal(self) -> float:
         minutes = self.options.minutes
@@ -216,7 +248,8 @@ class _Loop:
         return min(self.progress.seconds if self.options.minutes is not None else self.progress.frames, self._goal())
 
     def _finished(self) -> bool:
-        return self._done() >= self._goal() or 0 < self.options.patience <= self.progress.stale
+        impatient = 0 < self.options.patience <= self.progress.stale
+        return self._done() >= self._goal() or impatient or self.progress.stopped != ""
 
     def _note(self, loss: float) -> str:
         best = "" if self.progress.best is None else f" val {self.progress.best:.3f}"
