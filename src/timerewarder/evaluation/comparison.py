@@ -29,7 +29,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from timerewarder import api
+from timerewarder import __version__, api
 from timerewarder.config import differing_keys, nearest, to_dict
 from timerewarder.data.store import open_store
 from timerewarder.data.videos import Video, read_videos
@@ -44,6 +44,8 @@ SETTINGS, COST, MEASURED = "compare.json", "cost.json", "measured.json"
 UNASKED = ("gvl",)  # not among `all`: it needs an endpoint
 COSTS = ("fit_seconds", "frames_per_second", "model_megabytes", "peak_megabytes")
 PATIENCE = 10  # seconds that a process has to end when it is asked to
+
+Fingerprints = dict[str, str]  # set of videos -> hash of its frames
 
 
 @dataclass(frozen=True)
@@ -99,12 +101,12 @@ class Entry:
 
 
 def choose_methods(names: str) -> tuple[str, ...]:
-    """`a,b,c` or `all` -> names of METHODS, each once."""
-    given = tuple(dict.fromkeys(name for word in names.split(",") if (name := word.strip())))
-    if not given:
+    """`a,b,c` -> names of METHODS, each once; `all` stands for all that need no endpoint."""
+    words = [word for part in names.split(",") if (word := part.strip())]
+    if not words:
         raise UserError(f"no methods given: pass --methods all, or some of {','.join(METHODS)}")
-    if given == ("all",):
-        return tuple(name for name in METHODS if name not in UNASKED)
+    every = [name for name in METHODS if name not in UNASKED]
+    given = tuple(dict.fromkeys(name for word in words for name in (every if word == "all" else [word])))
     for name in given:
         method_named(name)
     return given
@@ -143,14 +145,14 @@ def compare(
     configs = {method: configure(method, shared, own.get(method, {})) for method in methods}
     _check_options(shared, configs)
     _check_folder(out)
-    identity = _open(data, shared)
-    settings = {"train": identity["train"], "fps": data.fps, **shared}
+    videos = _open(data, shared)
+    settings = {"train": videos["train"], "fps": data.fps, **shared}
     _check_settings(out, settings)
     write_json(out / SETTINGS, {"kind": "comparison", "settings": settings})
     for number, (method, config) in enumerate(configs.items(), start=1):
         console.print(f"[bold]{number}/{len(configs)}[/] {method}", highlight=False)
         trial = Trial(method, config, data, out / "models" / method)
-        yield _measured_before(trial, identity) or _measure_anew(trial, identity)
+        yield _measured_before(trial, videos) or _measure_anew(trial, videos)
 
 
 def peak_megabytes() -> float | None:
@@ -201,49 +203,43 @@ def _check_settings(out: Path, settings: dict[str, Any]) -> None:
         raise UserError(f"{out} holds a comparison with other settings ({', '.join(different)}): choose another --out")
 
 
-def _open(data: Data, shared: dict[str, Any]) -> dict[str, str | None]:
-    """Decode all videos, so that no method pays for it; returns a hash of each set."""
+def _open(data: Data, shared: dict[str, Any]) -> Fingerprints:
+    """Decode all videos, so that no method pays for it."""
     encoder, weights, size = (shared.get(name) for name in ("encoder", "encoder_weights", "image_size"))
     pre = build_encoder(encoder or "small", weights, size).preprocessing
-    sets = {"train": data.train, "test": data.test, "failures": data.failures}
-    return {
-        name: open_store(places, pre.size, pre.how, **data.opening).fingerprint
-        if places or name != "failures"
-        else None
-        for name, places in sets.items()
-    }
+    sets = {"train": data.train, "test": data.test, **({"failures": data.failures} if data.failures else {})}
+    return {name: open_store(places, pre.size, pre.how, **data.opening).fingerprint for name, places in sets.items()}
 
 
 # --- one method -------------------------------------------------------------------------------------------------------
 
 
-def _measured_before(trial: Trial, identity: dict[str, str | None]) -> Entry | None:
+def _measured_before(trial: Trial, videos: Fingerprints) -> Entry | None:
     """The entry of an earlier run, if it is of the same model and the same videos."""
     if not (trial.folder / MEASURED).exists():
         return None
     saved = read_json(trial.folder / MEASURED)
-    if saved["identity"] != _identity(trial, identity):
+    if saved["identity"] != _identity(trial, videos):
         return None
     console.print(f"already measured in {trial.folder}", highlight=False, soft_wrap=True)
     return Entry(**saved["entry"])
 
 
-def _measure_anew(trial: Trial, identity: dict[str, str | None]) -> Entry:
+def _measure_anew(trial: Trial, videos: Fingerprints) -> Entry:
     found = _in_own_process(trial)
     if isinstance(found, Entry):
-        write_json(
-            trial.folder / MEASURED, {"identity": _identity(trial, identity), "entry": dataclasses.asdict(found)}
-        )
+        write_json(trial.folder / MEASURED, {"identity": _identity(trial, videos), "entry": dataclasses.asdict(found)})
         return found
     console.print(f"failed: {found}", style="red", highlight=False, soft_wrap=True, markup=False)
     return Entry(trial.method, getattr(trial.config, "encoder", None), error=found)
 
 
-def _identity(trial: Trial, data: dict[str, str | None]) -> dict[str, Any]:
+def _identity(trial: Trial, videos: Fingerprints) -> dict[str, Any]:
     """What a measurement is of: the configuration, the videos, and the model as it is now."""
     weights = (trial.folder / WEIGHTS).stat() if (trial.folder / WEIGHTS).exists() else None
     model = weights and [weights.st_size, weights.st_mtime_ns]
-    return json.loads(json.dumps({"config": to_dict(trial.config), "data": data, "weights": model}))  # tuples as lists
+    found = {"version": __version__, "config": to_dict(trial.config), "videos": videos, "weights": model}
+    return json.loads(json.dumps(found))  # as it reads from a file: tuples are lists
 
 
 def _in_own_process(trial: Trial) -> Entry | str:
@@ -267,7 +263,7 @@ def _in_own_process(trial: Trial) -> Entry | str:
 
 
 def _last_words(code: int | None) -> str:
-    killed = ", killed: perhaps there was too little memory" if code == -signal.SIGKILL else ""
+    killed = ", killed: perhaps there was too little memory" if code == -9 else ""
     return f"its process ended with code {code}{killed}"
 
 

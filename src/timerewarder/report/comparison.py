@@ -55,6 +55,7 @@ def compare_methods(
     entries = list(compare(choose_methods(methods), data, out, given, read_options(options)))
     good = [entry for entry in entries if entry.error is None]
     if good:
+        console.print("Drawing the page")
         command = command_line(methods, data, out, {**given, "options": options})
         shown = data.shown()
         write_text(out / "compare.csv", table_text(entries, given, command))

@@ -46,7 +46,7 @@ def read_goals(path: str | None, history: int) -> Goals:
     place = Path(path).expanduser()
     try:
         if place.is_file() and place.suffix.lower() in SUFFIXES:
-            return {place.name: picture(place)[None]}
+            return {place.name: np.stack([picture(place)])}
         return {source.name: _last_frames(source, history + 1) for source in find_sources(place)}
     except BadVideo as error:
         raise UserError(f"--goal {path}: {error.reason}: give a picture or a video that can be read") from error

@@ -12,6 +12,7 @@ Methods that learn from the agent as well derive from OnlineReward (rewards/onli
 from __future__ import annotations
 
 import itertools
+import sys
 import tempfile
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -215,7 +216,11 @@ class FrameReward(nn.Module):
         api = HfApi()
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
-            Path(folder, "README.md").write_text(model_card(repo_id, self.method, self.record), encoding="utf-8")
+            about = (sys.modules[type(self).__module__].__doc__ or "").split("\n\n")[
+                0
+            ]  # the method's file says it first
+            card = model_card(repo_id, self.method, about, self.record)
+            Path(folder, "README.md").write_text(card, encoding="utf-8")
             try:
                 api.create_repo(repo_id, private=private, exist_ok=True)
                 return str(api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Upload reward model"))

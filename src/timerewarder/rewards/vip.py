@@ -11,8 +11,8 @@ phi is the encoder and a linear layer, because an encoder may end in a norm of i
 Divergence. But for the 1e-8 the loss has no lower bound (paper, appendix "Boundlessness of VIP Objective"): values of
 -c (1 - gamma^n) / (1 - gamma) at n steps from the goal, N at the start, give 1 - gamma^N c, so that growing pays. c = 1
 is what values should be, the discounted number of steps that are left. So c is measured on the held-out videos
-("inflation"); a training in which it passes `divergence` ends there, with a warning, and the checkpoint that ordered the
-held-out videos best is kept.
+("inflation"); a training in which it passes `divergence` ends there, with a warning, and the checkpoint that ordered
+the held-out videos best is kept.
 
 Deviations of the default; `PRESETS["paper"]` is VIP's table:
 
@@ -120,7 +120,7 @@ class VIP(PotentialReward):
         """The loss: frames (4N, history+1, S, S, 3), of each window o_0, o_k, o_k+1 and g -> scalar."""
         loss = self.loss(self.embed(self.encode_windows(batch["frames"])).unflatten(0, (-1, 4)))
         if not torch.isfinite(loss):
-            raise Diverged(f"vip diverged: its loss is {float(loss)}; lower --lr, or raise --l1 and --l2")
+            raise Diverged(f"vip diverged: its loss is {loss.item()}; lower --lr, or raise --l1 and --l2")
         return loss
 
     def loss(self, embedded: Tensor) -> Tensor:
