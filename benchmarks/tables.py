@@ -13,6 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from timerewarder.rewards import METHODS
+from timerewarder.rewards.goals import GoalConfig
+from timerewarder.rewards.online import OnlineReward
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -95,9 +99,73 @@ def learning() -> str:
     return "\n".join(lines)
 
 
+PAPERS = {
+    "timerewarder": "TimeRewarder (2026)", "from-init": "its ablation: only from init",
+    "single-frame": "its ablation: single frame", "order": "its ablation: order prediction",
+    "vip": "VIP (Ma et al., 2023)",
+    "rank2reward": "Rank2Reward (Yang et al., 2024)", "progressor": "PROGRESSOR (Ayalew et al., 2024)",
+    "gaifo": "GAIfO (Torabi et al., 2018)", "ot": "OT (Papagiannis & Li, 2022)", "ads": "ADS (Liu et al., 2024)",
+    "temporal-ot": "TemporalOT (Fu et al., 2024)", "orca": "ORCA (Huey et al., 2025)", "gvl": "GVL (Ma et al., 2024)",
+}  # fmt: skip
+ADAPTS = {"ads": "adapts its discount", "ot": "scale", "temporal-ot": "scale"}
+
+
+def methods() -> str:
+    """Every method: paper, file, what it needs, and what `compare` and policies on drawer-open measured."""
+    compared = {(row["task"], row["method"]): row for row in csv.DictReader((ROOT / "results" / "compare.csv").open())}
+    lines = [
+        "| method | paper | file | learns from the agent? | goal image? | voc, drawer-open "
+        "| success_auroc, drawer-open | success_auroc, basketball | policy, drawer-open |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, entry in METHODS.items():
+        file = Path(sys.modules[entry.reward.__module__].__file__ or "")
+        online = "yes" if issubclass(entry.reward, OnlineReward) else ADAPTS.get(name, "no")
+        goal = "yes" if issubclass(entry.config, GoalConfig) else "no"
+        told = [
+            _number(compared.get((task, name), {}).get(metric, ""))
+            for task, metric in (
+                ("drawer-open", "voc"), ("drawer-open", "success_auroc"), ("basketball", "success_auroc")
+            )
+        ]  # fmt: skip
+        lines.append(
+            f"| [`{name}`](docs/methods/{name}.md) | {PAPERS[name]} "
+            f"| [`rewards/{file.name}`](src/timerewarder/rewards/{file.name}) | {online} | {goal} "
+            f"| {' | '.join(told)} | {_policy(name)} |"
+        )
+    for name, paper in {
+        "bc": "behaviour cloning, with the experts' actions",
+        "bco": "BCO (Torabi et al., 2018)",
+    }.items():
+        file, online = f"agents/{name}.py", "yes" if name == "bco" else "no"
+        lines.append(
+            f"| [`{name}`](docs/methods/{name}.md) | {paper} | [`{file}`](src/timerewarder/{file}) | {online} | no "
+            f"| – | – | – | {_policy(name)} |"
+        )
+    return "\n".join(lines)
+
+
+def _number(text: str) -> str:
+    return f"{float(text):.3f}" if text else "–"
+
+
+def _policy(reward: str) -> str:
+    """success_gt3 of policies on drawer-open that see the state, at their last evaluation."""
+    rows = csv.DictReader((ROOT / "results" / "learning.csv").open())
+    seeds: dict[str, tuple[int, float]] = {}
+    for row in rows:
+        if (row["task"], row["obs"], row["reward"]) == ("drawer-open", "state", reward):
+            seeds[row["seed"]] = (int(row["env_frames"]), float(row["success_gt3"]))
+    if not seeds:
+        return "–"
+    frames = max(frames for frames, _ in seeds.values())
+    mean = sum(success for _, success in seeds.values()) / len(seeds)
+    return f"{mean:.2f} at {frames:,} frames" if frames else f"{mean:.2f}"
+
+
 def filled(text: str) -> str:
     """README.md with every `<!-- results:NAME -->` ... `<!-- end -->` made anew."""
-    tables = {"voc": voc, "speed": speed, "learning": learning}
+    tables = {"voc": voc, "speed": speed, "learning": learning, "methods": methods}
     pattern = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
     return pattern.sub(lambda match: f"{match[1]}{tables[match[2]]()}\n{match[3]}", text)
 

@@ -14,6 +14,7 @@ import time
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import av
 import numpy as np
@@ -26,6 +27,7 @@ from tests.data.sample_videos import cut, encode, scene
 from timerewarder.agents.presets import preset_named
 from timerewarder.cli import VERBS, main
 from timerewarder.models.checkpoint import FORMAT
+from timerewarder.models.encoders import EncoderName
 from timerewarder.progress import console
 from timerewarder.report.page import METRICS
 from timerewarder.rewards import METHODS
@@ -161,6 +163,46 @@ def test_report(model, heldout, failures, tmp_path):
     assert "data:video/mp4" not in (tmp_path / "other.html").read_text()
 
 
+def test_compare(videos, heldout, failures, tmp_path):
+    """One method fails for want of an endpoint: the other is measured, and what it left is not measured again."""
+    out = tmp_path / "run"
+    (tmp_path / "options.json").write_text('{"single-frame": {"bins": 8}}')
+    command = ["compare", "--train", videos, "--test", heldout, "--failures", failures, "--out", out]
+    command += ["--minutes=0.01", "--options", tmp_path / "options.json"]
+    line = the_error(run(*command, "--methods=gvl,single-frame"))
+    assert re.search(rf"1 of 2 methods failed \(gvl: .*--model.*\); {out}/compare.html shows the others$", line), line
+    rows = {row["method"]: row for row in csv.DictReader((out / "compare.csv").open())}
+    assert rows["gvl"]["error"]
+    assert float(rows["single-frame"]["voc"]) <= 1
+    assert timerewarder.load(out / "models" / "single-frame").config.bins == 8
+    before = state(out / "models")
+    finished = run(*command, "--methods=single-frame", "--json")
+    found = printed(finished)
+    assert found["page"] == str(out / "compare.html")
+    assert list(found["rows"]) == ["single-frame"]
+    assert found["rows"]["single-frame"]["voc"] == pytest.approx(float(rows["single-frame"]["voc"]), rel=1e-5)
+    assert state(out / "models") == before
+    for name in METRICS:
+        assert set(name.split("_")) <= set(finished.err.split())  # the table
+    page = (out / "compare.html").read_text()
+    assert page.count("data:video/mp4;base64,") == 2
+    assert (out / "compare.svg").read_text().count("<!-- single-frame -->") == 1
+
+
+def test_features(model, videos, heldout, failures, tmp_path):
+    out = tmp_path / "features"
+    command = ["features", model, "--train", videos, "--heldout", heldout, "--failures", failures, "--out", out]
+    found = printed(run(*command, "--clips=2", "--json"))
+    assert sorted(path.name for path in out.iterdir()) == ["features.csv", "features.png", "features.svg"]
+    rows = list(csv.DictReader((out / "features.csv").open()))
+    assert {(row["kind"], row["video"]) for row in rows} == {
+        ("train", "crossing_00"), ("train", "crossing_01"), ("held-out", "crossing_100"), ("held-out", "crossing_101"),
+        ("failure", "failed_200"), ("failure", "failed_201"),
+    }  # fmt: skip
+    shares = found["explained_variance"]["model"]
+    assert 1 >= shares[0] >= shares[1] >= 0
+
+
 def test_demos(tmp_path):
     out = tmp_path / "demos"
     command = ["demos", "--task", "drawer-open", "--episodes=1", "--size=32", "--out", out, "--json"]
@@ -248,11 +290,12 @@ def test_help_explains_every_option_with_its_default(verb):
     found = options_in_help(verb)
     for name, parameter in inspect.signature(VERBS[verb]).parameters.items():
         text = (
-            found.get(name.replace("_", "-")) or found[{"model": "MODEL", "videos": "VIDEO...", "runs": "RUN..."}[name]]
+            found.get(name.replace("_", "-"))
+            or found[{"model": "MODEL", "models": "MODEL...", "videos": "VIDEO...", "runs": "RUN..."}[name]]
         )
         assert len(re.findall(r"[a-z]{2,}", text)) > 2, f"{verb} {name}: {text}"
         if parameter.default is inspect.Parameter.empty:
-            assert "(required)" in text or name in ("videos", "runs")
+            assert "(required)" in text or name in ("models", "videos", "runs")
         else:
             assert f"(default: {parameter.default}" in text or parameter.default == ()
 
@@ -283,6 +326,11 @@ def test_help_of_train_explains_every_option_with_the_default_of_the_preset(pres
     cloning = options_in_help("train", "--method", "bc")
     assert "demos" in cloning
     assert "reward" not in cloning
+
+
+def test_compare_offers_every_encoder():
+    text = options_in_help("compare")["encoder"]
+    assert all(name in text for name in get_args(EncoderName))
 
 
 def test_help_shows_the_defaults_of_the_preset():
@@ -400,6 +448,28 @@ REFUSED = {
     "score {model} {heldout}/crossing_100.npy --out {bad}/file": r"cannot use {bad}/file .*: choose another path",
     "score {model} {heldout}/crossing_100.npy --out {bad}/file/x": r"cannot use {bad}/file/x .*: choose another path",
     "score {model} {heldout}/crossing_100.npy --out /proc/x": r"cannot use /proc/x .*: choose another path",
+    "compare --methods timerewardr --train {videos} --test {heldout} --out {out}": r"did you mean timerewarder\?",
+    "compare --methods , --train {videos} --test {heldout} --out {out}": r"no methods given: pass --methods all",
+    "compare --methods all --train {bad}/nowhere --test {heldout} --out {out}": r"{bad}/nowhere does not exist",
+    "compare --methods all --train {videos} --test {bad}/mixed --out {out}": r"{bad}/mixed/broken.mp4 .*--skip-bad",
+    "compare --methods all --train {videos} --test {heldout} --failures {bad}/empty --out {out}": r"{bad}/empty holds",
+    "compare --methods all --train --test {heldout} --out {out}": r"no videos given",
+    "compare --methods all --train {videos} --test {heldout} --out {bad}/thesis": r"{bad}/thesis .* not a comparison: ",
+    "compare --methods all --train {videos} --test {heldout} --out {model}": r"{model} exists and is not a comparison",
+    "compare --methods all --train {videos} --test {heldout} --out {bad}/file": r"cannot use {bad}/file",
+    "compare --methods all --train {videos} --test {heldout} --out {out} --minutes 0": r"--minutes 0.0 is not a length",
+    "compare --methods all --train {videos} --test {heldout} --out {out} --seed=-1": r"--seed.*at least 0",
+    "compare --methods all --train {videos} --test {heldout} --out {out} --fps 0": r"fps must be above 0",
+    "compare --methods all --train {videos} --test {heldout} --out {out} --options {bad}/list.json": r"options by ",
+    "compare --methods all --train {videos} --test {heldout} --out {out} --options {bad}/no.json": r"does not exist",
+    "features {model} --out {out}": r"no videos given: name some with --train DIR, --heldout DIR or --failures DIR",
+    "features --train {videos} --out {out}": r"no models given: name folders",
+    "features {model} --train {videos} --clips 0 --out {out}": r"--clips 0 shows nothing: give how many",
+    "features {model} {model} --train {videos} --out {out}": r"a model is named twice",
+    "features {model} {bad}/nowhere --train {videos} --out {out}": r"there is no model at {bad}/nowhere",
+    "features {model} --train {bad}/empty --out {out}": r"{bad}/empty holds no videos",
+    "features {model} --train {bad}/mixed --out {out}": r"{bad}/mixed/broken.mp4",
+    "features {model} --train {videos} --out {bad}/file": r"cannot use {bad}/file",
     "report {bad}/nowhere": r"there is no model in {bad}/nowhere: give a folder that `timerewarder fit`",
     "report {bad}/empty": r"there is no model in {bad}/empty",
     "report {bad}/file": r"there is no model in {bad}/file",
@@ -447,6 +517,9 @@ def test_bad_input_is_one_clear_line_and_leaves_nothing(command, bad, model, vid
         ("score {model} {videos}", "--out"),
         ("demos --task drawer-open --out {out}", "--episodes"),
         ("demos --task drawer-open --episodes 1 --out {out} --policy drunk", "expert"),
+        ("compare --train {videos} --test {videos} --out {out}", "--methods"),
+        ("compare --methods all --train {videos} --test {videos} --out {out} --encoder smal", "resnet34"),
+        ("features {model} --train {videos}", "--out"),
         ("quickstart --out {out} --magic", "--magic"),
     ],
 )

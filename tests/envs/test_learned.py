@@ -19,6 +19,7 @@ from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.errors import UserError
 from timerewarder.rewards import from_init, timerewarder
 from timerewarder.rewards.alpha import Alpha
+from timerewarder.rewards.familiarity import thumbnails
 
 MODES = list(AutoresetMode)
 
@@ -340,32 +341,41 @@ def test_a_vector_equals_its_environments_one_by_one(mode, reward):
 
 
 @pytest.fixture
-def measured():
-    """A model that knows how long its training videos were."""
-    reward = model()
+def knowing():
+    """A model that knows the left part of the picture, and the beginning of its right part."""
+    reward, env = model(), Slide()
+    env.reset(seed=5)
+    frames = []
+    for env.place in np.linspace(0, 0.3, 10):
+        frames.append(env.render())
+    reward.familiarity.thumbnails = thumbnails(np.stack(frames)).byte()
+    reward.familiarity.reach = torch.tensor(300.0)
     reward.record["shortest_video"] = 11
     return reward
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_limited_vectors_equal_limited_environments(mode, measured):
-    compare_with_singles(SyncVectorEnv, mode, measured, steps=14, limit=0.5)
+def test_guarded_vectors_equal_guarded_environments(mode, knowing):
+    compare_with_singles(SyncVectorEnv, mode, knowing, steps=14, familiar=True, limit=2.0)
 
 
-def test_a_model_without_a_largest_step_cannot_be_limited(plain):
-    with pytest.raises(UserError, match="leave out limit"):
-        LearnedReward(Slide(), plain, limit=2.0)
+def test_a_model_without_a_guard_cannot_be_guarded(plain):
+    with pytest.raises(UserError, match="fit it again"):
+        LearnedReward(Slide(), plain, familiar=True)
 
 
-def test_a_limit_clips_what_a_step_gains(measured):
-    def rewards(**limit):
-        env = LearnedReward(Slide(steps=8), measured, 0.0, **limit)
+def test_the_guard_takes_back_what_is_out_of_sight_and_never_pays_above_the_limit(knowing):
+    def rewards(**guard):
+        env = LearnedReward(Slide(steps=8), knowing, 0.0, **guard)
         env.reset(seed=5)
         return np.array([env.step(np.ones(1))[1] for _ in range(8)])
 
-    free = rewards()
-    assert free.max() > 0.05
-    assert np.allclose(rewards(limit=0.5), np.minimum(free, 0.05))  # half of the largest step, a tenth
+    free, familiar, limited = rewards(), rewards(familiar=True), rewards(limit=0.5)
+    assert np.allclose(familiar[0], free[0])
+    assert (familiar[-3:] == 0).all()
+    assert (free[-3:] != 0).any()
+    assert familiar.sum() == pytest.approx(0, abs=1e-6)
+    assert np.allclose(limited, np.clip(free, -0.05, 0.05))  # half of the largest step, a tenth
 
 
 @pytest.mark.parametrize("mode", MODES)

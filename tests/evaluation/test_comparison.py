@@ -54,7 +54,9 @@ def test_a_method_that_fails_does_not_lose_the_others(compared):
 
 def test_entries_are_what_evaluate_and_score_give(compared, data):
     out, (_, *good) = compared
-    shown = {kind: next(tr.read_videos(places)) for kind, places in (("held-out", data.test), ("failure", data.failures))}
+    shown = {
+        kind: next(tr.read_videos(places)) for kind, places in (("held-out", data.test), ("failure", data.failures))
+    }
     for entry in good:
         reward = tr.load(out / "models" / entry.method)
         expected = tr.evaluate(reward, data.test, data.failures)
@@ -96,7 +98,7 @@ def test_a_model_can_be_reported_alone(compared, data):
 # --- running again ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_finished_is_not_done_again(compared, data, capfd):
+def test_what_is_finished_is_not_done_again(compared, data):
     out, (_, *good) = compared
     before = {path: path.stat().st_mtime_ns for path in (out / "models").rglob("*")}
     again = list(compare([entry.method for entry in good], data, out, BRIEF, {"single-frame": {"bins": 8}}))
@@ -183,14 +185,18 @@ def test_options_of_single_methods_come_from_a_file(tmp_path):
     file = tmp_path / "options.json"
     file.write_text('{"order": {"places": 4}}')
     assert read_options(file) == {"order": {"places": 4}}
-    for text, message in (("[]", "options by method"), ('{"order": 4}', "options by method"), ('{"ordr": {}}', "order")):
+    for text, message in (
+        ("[]", "options by method"),
+        ('{"order": 4}', "options by method"),
+        ('{"ordr": {}}', "order"),
+    ):
         file.write_text(text)
         with pytest.raises(UserError, match=message):
             read_options(file)
 
 
 def test_peak_memory_is_in_megabytes():
-    held = np.ones(400_000_000, np.uint8)
+    held = np.ones(200_000_000, np.uint8)
     assert len(held) / 1e6 < peak_megabytes() < 100_000
 
 

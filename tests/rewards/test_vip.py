@@ -14,7 +14,7 @@ import timerewarder as tr
 from tests.conftest import QUICK, SIZE, crossing
 from timerewarder.data.store import open_store
 from timerewarder.errors import UserError
-from timerewarder.rewards import vip
+from timerewarder.rewards import preset_config, vip
 from timerewarder.rewards.training import Batch, Diverged, Training, train
 
 SHORT = {**QUICK, "epoch_frames": 640, "validate_every": 160}
@@ -367,3 +367,10 @@ def test_any_network_may_end_its_training(tmp_path):
 def test_bad_options(options, message):
     with pytest.raises(UserError, match=message):
         vip.Config(**options)
+
+
+def test_paper_preset_is_vip_s_table():
+    paper = preset_config("vip", "paper")
+    assert (paper.encoder, paper.windows, paper.negatives, paper.dim) == ("resnet34", 32, 0, 1024)
+    assert (paper.gamma, paper.l1, paper.l2, paper.training.optimizer) == (0.98, 0.001, 0.001, "adam")
+    assert paper.training.epochs * paper.training.epoch_frames / (4 * paper.windows) == 10_000  # steps

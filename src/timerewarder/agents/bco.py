@@ -11,7 +11,8 @@ did, here alpha = 1. Where this departs from it:
 - The inverse model sees all of an observation, not only the robot's own part of it: which part that is, pixels do not
   tell. States it sees as o_t and o_t+1 - o_t, each standardised over demonstrations and first round together, because
   a step moves a hand by a tenth of what places differ by. Pixels it sees as the stack of frames at t and the one after.
-- Likelihood of a Gaussian with a fixed width, that is squared error, for both networks.
+- Likelihood of a Gaussian with a fixed width, that is squared error, for both networks. The learning rate falls to 0 in
+  each round.
 - It ends after a number of environment steps, not when the policy no longer improves, which only the task can tell.
 
 Runs are saved after each round, and every random choice comes from a generator seeded with (seed, what for, count), so
@@ -336,15 +337,18 @@ class Loop:
         draw: Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]],
     ) -> float:
         """Steps of gradient descent on |network(x) - a|^2; returns the mean over the last of them."""
-        losses: list[Tensor] = []
-        for update in range(self.now.evaluations * updates, (self.now.evaluations + 1) * updates):
-            seen, action = (torch.from_numpy(a).to(self.agent.device) for a in draw(self._rng(purpose, update)))
+        optimizer, losses = self.optimizers[name], []
+        for update in range(updates):
+            # Each round ends at a rate of 0: what the last batches happened to hold would be a bias of all labels.
+            optimizer.param_groups[0]["lr"] = self.config.agent.lr * (1 - update / updates)
+            rng = self._rng(purpose, self.now.evaluations * updates + update)
+            seen, action = (torch.from_numpy(array).to(self.agent.device) for array in draw(rng))
             with torch.autocast(self.agent.device.type, torch.bfloat16, enabled=self.agent.bf16):
                 predicted = network(seen).float()
             loss = F.mse_loss(predicted, action)
-            self.optimizers[name].zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            self.optimizers[name].step()
+            optimizer.step()
             losses.append(loss.detach())
         return float(torch.stack(losses[-RECENT:]).mean())
 

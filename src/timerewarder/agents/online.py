@@ -52,6 +52,8 @@ class Config:
     alpha: Literal["adaptive", "robust"] | float = "adaptive"
     """Weight of success beside the learned reward: adaptive (ten times the largest step reward of the first 100
     episodes), robust (a high quantile instead of the largest), or a number. Not used with --reward env or sparse."""
+    familiar: bool = False
+    """Count frames that are unlike those of the training videos as no progress (rewards/familiarity.py)."""
     reward_limit: float | None = None
     """Clip a step's gain of learned reward at so many times the largest step of the training videos: more is no
     progress, but a picture that the model does not know. Default: no limit, as in the paper."""
@@ -112,7 +114,7 @@ class Config:
 
     def setting(self, task: str, reward: str) -> Setting:
         return Setting(
-            task=task, reward=reward, reward_limit=self.reward_limit, obs=self.obs,
+            task=task, reward=reward, familiar=self.familiar, reward_limit=self.reward_limit, obs=self.obs,
             size=self.size, policy_size=self.policy_size, camera=self.camera,
             action_repeat=self.action_repeat, ranges=self.ranges, horizon=self.horizon,
         )  # fmt: skip

@@ -11,7 +11,6 @@ only.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from timerewarder.data.resize import resize
 from timerewarder.errors import UserError
 from timerewarder.rewards import load
 from timerewarder.rewards.alpha import Alpha, AlphaRule
+from timerewarder.rewards.familiarity import Familiarity, Guarded
 from timerewarder.rewards.reward import FrameReward
 
 try:
@@ -46,8 +47,9 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     a camera for Meta-World and for Gymnasium's MuJoCo environments, or a function of the environment that gives a frame
     uint8 (H, W, 3), for instance one that was drawn for the observation already.
 
-    `limit` clips what a step gains, but not what it loses, at so many times the largest step of the model's training
-    videos: it keeps a policy from being paid for pictures that the model does not know. It is not in the paper.
+    `familiar` counts frames that are unlike those of the training videos as no progress (rewards/familiarity.py);
+    `limit` clips what a step gains at so many times the largest step of those videos. Both keep a policy from being
+    paid for pictures that the model does not know; neither is in the paper.
 
     `info` gains `task_reward` (what the environment itself returned), `success` (the environment's `success` or
     `is_success`; False if it tells neither), `learned_reward` and `alpha`. `self.alpha.record` tells what set alpha.
@@ -59,17 +61,18 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         reward: FrameReward | str | Path,
         alpha: AlphaRule = "adaptive",
         camera: Camera = None,
+        familiar: bool = False,
         limit: float | None = None,
     ) -> None:
         RecordConstructorArgs.__init__(
-            self, reward=reward, alpha=alpha, camera=camera, limit=limit, _disable_deepcopy=True
+            self, reward=reward, alpha=alpha, camera=camera, familiar=familiar, limit=limit, _disable_deepcopy=True
         )
         gymnasium.Wrapper.__init__(self, env)
         self.alpha = Alpha(alpha)
         self._draw = view(env, camera)
         self._model = _loaded(reward)
-        self._limit = _largest_gain(self._model, limit)
-        self._stream = self._model.stream()
+        self._guard = _Guard(self._model, familiar, limit)
+        self._stream = self._guard.stream()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
@@ -78,10 +81,11 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         return observation, self._told(info, task_reward=0.0, learned=0.0)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if self._stream.first is None:
+        if self._stream.features is None:
             raise UserError(RESET_FIRST)
         observation, task_reward, terminated, truncated, info = self.env.step(action)
-        learned = min(self._stream.arrive(self._model.encode(self._draw()[None])[0]), self._limit)
+        frame = self._draw()[None]
+        learned = self._stream.arrive(self._model.encode(frame)[0], bool(self._guard.knows(frame)[0]))
         self.alpha.see(learned)
         info = self._told(info, float(task_reward), learned)
         if terminated or truncated:
@@ -91,8 +95,8 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     @property
     def features(self) -> NDArray[np.float32]:
         """What the reward's encoder made of the present frame, (D,)."""
-        assert self._stream.first is not None, RESET_FIRST
-        return self._stream.recent[-1][0].cpu().numpy()
+        assert self._stream.features is not None, RESET_FIRST
+        return self._stream.features.cpu().numpy()
 
     @property
     def features_dim(self) -> int:
@@ -122,6 +126,7 @@ class VectorLearnedReward(VectorWrapper):
         reward: FrameReward | str | Path,
         alpha: AlphaRule = "adaptive",
         camera: Callable[[Any], Sequence[Frame]] | None = None,
+        familiar: bool = False,
         limit: float | None = None,
     ) -> None:
         super().__init__(envs)
@@ -129,8 +134,8 @@ class VectorLearnedReward(VectorWrapper):
         self._mode = _autoreset_mode(envs)
         self._draw = vector_view(envs, camera)
         self._reward = _loaded(reward)
-        self._limit = _largest_gain(self._reward, limit)
-        self._trajectories = [self._reward.stream() for _ in range(envs.num_envs)]
+        self._guard = _Guard(self._reward, familiar, limit)
+        self._trajectories = [self._guard.stream() for _ in range(envs.num_envs)]
         self._ended = np.zeros(envs.num_envs, np.bool_)
 
     def reset(
@@ -148,7 +153,7 @@ class VectorLearnedReward(VectorWrapper):
         return observations, self._told(infos, nothing, _successes(infos, self.num_envs), nothing)
 
     def step(self, actions: Any) -> tuple[Any, NDArray[np.float64], Any, Any, dict[str, Any]]:
-        if any(trajectory.first is None for trajectory in self._trajectories):
+        if any(trajectory.features is None for trajectory in self._trajectories):
             raise UserError(RESET_FIRST)
         observations, task_rewards, terminations, truncations, infos = self.env.step(actions)
         ended = np.logical_or(terminations, truncations)
@@ -174,13 +179,15 @@ class VectorLearnedReward(VectorWrapper):
         """Learned rewards (num_envs,) of a step, from one encode: what is drawn now, and last frames that are not."""
         drawn = self._draw()
         frames = np.concatenate([drawn, _final_frames(infos, also_reset, drawn)]) if also_reset.any() else drawn
-        features = self._reward.encode(frames)
+        features, known = self._reward.encode(frames), self._guard.knows(frames)
+        known_arrived = known[: self.num_envs].copy()
+        known_arrived[also_reset] = known[self.num_envs :]
         now, arrived = features[: self.num_envs], features[: self.num_envs].clone()
         arrived[torch.from_numpy(also_reset)] = features[self.num_envs :]
         learned = np.zeros(self.num_envs)
         for env, trajectory in enumerate(self._trajectories):
             if not only_reset[env]:
-                learned[env] = min(trajectory.arrive(arrived[env]), self._limit)
+                learned[env] = trajectory.arrive(arrived[env], bool(known_arrived[env]))
             if only_reset[env] or also_reset[env]:
                 trajectory.begin(now[env])
         return learned
@@ -219,16 +226,25 @@ class FinalFrame(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return observation, reward, terminated, truncated, info
 
 
-def _largest_gain(reward: FrameReward, limit: float | None) -> float:
-    """The most that a step may gain; `limit` is in largest steps of the training videos."""
-    if limit is None:
-        return math.inf
-    if not reward.is_value or "shortest_video" not in reward.record:
-        raise UserError(
-            f"{reward.method} was fitted without a largest step to limit its rewards by: leave out limit "
-            "(--reward-limit None)"
-        )
-    return limit * reward.largest_step
+class _Guard:
+    """Which frames count, and how much a step may gain; without both options, all of them and anything."""
+
+    def __init__(self, reward: FrameReward, familiar: bool, limit: float | None) -> None:
+        if (familiar or limit is not None) and not (reward.is_value and "shortest_video" in reward.record):
+            raise UserError(
+                f"{reward.method} was fitted without what guards its rewards: leave out familiar and limit "
+                "(--no-familiar --reward-limit None), or for a value, fit it again"
+            )
+        self._reward, self._pre = reward, reward.preprocessing
+        self._familiarity = reward.familiarity if familiar else Familiarity()
+        self._limit = None if limit is None else limit * reward.largest_step
+
+    def knows(self, frames: Frame) -> NDArray[np.bool_]:
+        """Frames uint8 (T, H, W, 3) as they are drawn -> bool (T,)."""
+        return self._familiarity(resize(frames, self._pre.size, self._pre.how))
+
+    def stream(self) -> Guarded:
+        return Guarded(self._reward.stream(), self._limit)
 
 
 def _loaded(reward: FrameReward | str | Path) -> FrameReward:

@@ -37,6 +37,8 @@ class Setting:
     task: str
     reward: str
     """A reward model's folder or Hub id, `env` for the task's dense reward, `sparse` for success alone."""
+    familiar: bool = False
+    """Count frames that are unlike those of the training videos as no progress."""
     reward_limit: float | None = None
     """Largest gain of a step, in largest steps of the model's training videos."""
     obs: Seen = "pixels"
@@ -118,7 +120,7 @@ def make_env(setting: Setting) -> gymnasium.Env[Any, Any]:
         if by_episode(model):
             env = Encoded(env, model)
         else:
-            env = LearnedReward(env, model, alpha=0.0, limit=setting.reward_limit)
+            env = LearnedReward(env, model, alpha=0.0, familiar=setting.familiar, limit=setting.reward_limit)
     return View(env, setting.obs, setting.policy_size or setting.size)
 
 

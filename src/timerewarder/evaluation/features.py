@@ -20,6 +20,7 @@ from torch import Tensor
 
 from timerewarder.data.search import Sources
 from timerewarder.data.videos import read_videos
+from timerewarder.errors import UserError
 from timerewarder.rewards.reward import FrameReward
 
 DIRECTIONS = 2
@@ -57,14 +58,13 @@ class Projection:
 
 def principal_components(videos: Sequence[Tensor]) -> Components:
     """The main directions of the features of some videos, (T, D) each."""
-    videos = [video.double() for video in videos]  # features may be small integers, which wrap when subtracted
-    features = torch.cat(videos)
+    features = torch.cat(list(videos)).double()
     mean = features.mean(0)
     _, sizes, rows = torch.linalg.svd(features - mean, full_matrices=False)
     missing = max(0, DIRECTIONS - len(rows))  # fewer frames or features than directions
     directions = torch.cat([rows[:DIRECTIONS], rows.new_zeros(missing, features.shape[1])])
     variance = torch.cat([sizes[:DIRECTIONS] ** 2, sizes.new_zeros(missing)])
-    advance = torch.stack([video[-1] - video[0] for video in videos]).mean(0)
+    advance = torch.stack([video[-1] - video[0] for video in videos]).double().mean(0)
     signs = torch.where(directions @ advance < 0, -1.0, 1.0)
     total = (sizes**2).sum().clamp(min=torch.finfo(torch.float64).tiny)
     return Components(mean, signs[:, None] * directions, tuple((variance / total).tolist()))
@@ -76,7 +76,10 @@ def encode_videos(
     """Kind, name and features (T, D) of the first `count` videos of each kind; one video is in memory at a time."""
     for kind, places in sets.items():
         for video in itertools.islice(read_videos(places, fps, skip_bad), count):
-            yield kind, video.name, reward.encode(video.frames).cpu()
+            features = reward.encode(video.frames).cpu()
+            if not features.is_floating_point():
+                raise UserError(f"{reward.method} looks at pictures and has no features: leave its model out")
+            yield kind, video.name, features
 
 
 def project(encoded: Sequence[tuple[str, str, Tensor]]) -> Projection:

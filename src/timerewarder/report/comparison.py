@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
@@ -214,9 +213,8 @@ def plot_curves(entries: Sequence[Entry], shown: Mapping[str, Video], path: Path
         axes.set_axis_off()
     handles = [Line2D([], [], color=COLOURS[kind], linewidth=1.5, label=WORDS[kind]) for kind in shown]
     bottom.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=7.5, frameon=False)
-    # Without a date and with fixed ids, the same entries give the same file.
-    with atomic(path) as temporary, rc_context({"svg.hashsalt": "timerewarder"}):
-        figure.savefig(temporary, metadata={"Date": None} if temporary.suffix == ".svg" else None)
+    with atomic(path) as temporary:
+        figure.savefig(temporary)
 
 
 def _stacked(figure: SubFigure, heights: Sequence[float]) -> list[Axes]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps, rc_context
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, ListedColormap
@@ -128,8 +128,8 @@ def plot_features(projections: Mapping[str, Projection], path: Path) -> None:
         axes.set_axis_off()
         for x, text, side in ((-0.03, f"{word}: start", "right"), (1.03, "end", "left")):
             axes.text(x, 0.5, text, fontsize=7, color=INK, ha=side, va="center", transform=axes.transAxes)
-    with atomic(path) as temporary, rc_context({"svg.hashsalt": "timerewarder"}):
-        figure.savefig(temporary, metadata={"Date": None} if temporary.suffix == ".svg" else None)
+    with atomic(path) as temporary:
+        figure.savefig(temporary)
 
 
 def _draw_row(row: Sequence[Axes], label: str, projection: Projection, panels: Panels) -> None:

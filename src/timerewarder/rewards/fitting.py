@@ -74,6 +74,8 @@ def fit_network(
             warnings.warn(progress.stopped, stacklevel=2)
     reward.eval()
     remember(reward, train_store)
+    if cls.is_value:
+        reward.familiarity.learn(train_store, held_store)
     return reward
 
 

@@ -29,6 +29,7 @@ from timerewarder.data.videos import check_frames
 from timerewarder.errors import UserError
 from timerewarder.models.checkpoint import WEIGHTS, load_tensors, save_checkpoint
 from timerewarder.models.encoders import LEARNING_RATES, Encoder, EncoderName, Preprocessing, build_encoder
+from timerewarder.rewards.familiarity import Familiarity
 from timerewarder.rewards.training import Training
 
 ENCODE_BATCH = 64
@@ -76,7 +77,7 @@ class FrameReward(nn.Module):
     """Whether a success played backwards is worth less."""
     streams: ClassVar[bool] = True
     """Whether a step's reward depends on the first frame and the recent past alone, not on the whole episode."""
-    grown: ClassVar[tuple[str, ...]] = ()
+    grown: ClassVar[tuple[str, ...]] = ("familiarity.thumbnails",)
     """Buffers whose length is known only after the fit; a loaded model takes the checkpoint's."""
     config: Any
 
@@ -88,6 +89,7 @@ class FrameReward(nn.Module):
         if self.history < 0:
             raise UserError(f"--history {self.history} is negative: give the number of past frames, 0 for none")
         self.encoder = encoder or build_encoder(config.encoder, config.encoder_weights, config.image_size, architecture)
+        self.familiarity = Familiarity()
         self.record: dict[str, Any] = {}  # what the model was trained on and how well it did; saved with it
 
     # A method gives the first of these, and the second if it knows distances ...
@@ -191,12 +193,14 @@ class FrameReward(nn.Module):
     def from_checkpoint(cls, config: Any, description: dict[str, Any], folder: Path) -> FrameReward:
         reward = cls(config, description["encoder"])
         tensors = load_tensors(folder / WEIGHTS)
+        for name, empty in reward.familiarity.state_dict().items():  # models of before it was thought of have none
+            tensors.setdefault(f"familiarity.{name}", empty)
         for name in cls.grown:
             owner, _, buffer = name.rpartition(".")
             if name in tensors:
                 module = reward.get_submodule(owner)
-                empty: Tensor = getattr(module, buffer)
-                setattr(module, buffer, empty.new_empty(len(tensors[name]), *empty.shape[1:]))
+                like: Tensor = getattr(module, buffer)
+                setattr(module, buffer, like.new_empty(len(tensors[name]), *like.shape[1:]))
         try:
             reward.load_state_dict(tensors)
         except RuntimeError as error:
@@ -216,9 +220,7 @@ class FrameReward(nn.Module):
         api = HfApi()
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
-            about = (sys.modules[type(self).__module__].__doc__ or "").split("\n\n")[
-                0
-            ]  # the method's file says it first
+            about = (sys.modules[type(self).__module__].__doc__ or "").split("\n\n")[0]  # its file says it first
             card = model_card(repo_id, self.method, about, self.record)
             Path(folder, "README.md").write_text(card, encoding="utf-8")
             try:

@@ -52,8 +52,7 @@ class Config(GoalConfig):
     windows: int = 8
     """Windows (o_0, o_k, o_k+1, g) in a batch; each costs four encoded frames."""
     negatives: int = 3
-    """Goals of other windows that each (o_k, o_k+1) is held against as well (published model: 3); 0 for the paper's
-    loss."""
+    """Goals of other windows that each (o_k, o_k+1) is held against as well (published model: 3; paper's loss: 0)."""
     dim: int = 128
     """Size of the embedding (paper: 1024)."""
     gamma: float = 0.98
