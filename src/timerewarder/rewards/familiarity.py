@@ -7,7 +7,8 @@ largest such distance in the validation videos, a frame is known if d <= 1.25. P
 
     p_t = p_t-1 + F(o_t-1, o_t)     between known frames, a step within the limit either way
     p_t = 0                         at an unknown frame: what cannot be seen has not been achieved
-    p_t = F(o_1, o_t)               at a known frame after an unknown one
+    p_t = F(o_1, o_t)               at a known frame after an unknown one, but no more than a step above what p was
+                                    at the last known one
 
 and the reward of a step is what p gains on what has been paid so far, at most the limit, or loses, in full. So what is
 paid in an episode is p at its end, or less: going around in a loop earns nothing, whether it leads out of sight or
@@ -107,7 +108,7 @@ class Guarded:
         """Begin an episode at a frame of these features (D,); it is taken for known."""
         self.stream.begin(features)
         self.features = self._first = features
-        self._known, self._progress, self._paid = True, 0.0, 0.0
+        self._known, self._progress, self._seen, self._paid = True, 0.0, 0.0, 0.0
 
     def arrive(self, features: Tensor, known: bool) -> float:
         """The reward for arriving at a frame of these features (D,)."""
@@ -118,8 +119,10 @@ class Guarded:
         elif self._known:
             self._progress += max(-self.limit, min(step, self.limit))
         else:
-            self._progress = self._from_first(features)
+            self._progress = min(self._from_first(features), self._seen + self.limit)
         self._known = known
+        if known:
+            self._seen = self._progress
         reward = min(self._progress - self._paid, self.limit)
         self._paid += reward
         return reward
