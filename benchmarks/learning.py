@@ -4,8 +4,8 @@
     python benchmarks/learning.py --obs pixels --tasks drawer-open --frames 60000 --seeds 0 1 2
 
 The models of `timerewarder` are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes
-1`), those of rivals (`vip`, `gaifo`, ...) those of `timerewarder compare --out runs/compare/TASK`. `unlimited` is the
-learned reward as in the paper, without `--reward-limit`. `bc` clones the actions of the same demonstrations.
+1`), those of rivals (`vip`, `gaifo`, ...) those of `python benchmarks/compare.py`. `unguarded` is the learned reward as
+in the paper, without `--familiar` and `--reward-limit`. `bc` clones the actions of the same demonstrations.
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
 frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the
@@ -58,9 +58,9 @@ class Run:
         given = f"--task {self.task} --obs {self.obs} --seed {self.seed} --out {self.folder}"
         if self.reward == "bc":
             return f"train --method bc --demos {self.data / self.task / 'train-to-success'} {given}".split()
-        unlimited = " --reward-limit None" if self.reward == "unlimited" else ""
+        unguarded = " --no-familiar --reward-limit None" if self.reward == "unguarded" else ""
         return (
-            f"train --reward {self.model} --preset cpu{unlimited} --frames {self.frames} --no-beside --threads 1 "
+            f"train --reward {self.model} --preset cpu{unguarded} --frames {self.frames} --no-beside --threads 1 "
             f"--keep-replay {given}"
         ).split()
 
@@ -68,7 +68,7 @@ class Run:
     def model(self) -> str:
         if self.reward in ("env", "sparse"):
             return self.reward
-        if self.reward in ("timerewarder", "unlimited"):
+        if self.reward in ("timerewarder", "unguarded"):
             return str(self.data / self.task / "model-to-success")
         return str(self.rivals / self.task / "models" / self.reward)
 
