@@ -84,10 +84,15 @@ def clipped(probability):
 REALS = st.floats(-40, 40, width=32)
 
 
+@pytest.fixture(scope="module")
+def legible():
+    return clear()
+
+
 @given(st.lists(st.tuples(REALS, REALS), min_size=1, max_size=6))
-def test_formula_with_clipping(moments):
-    ranks, logits = zip(*moments, strict=True)
-    reward = clear()
+def test_formula_with_clipping(legible, moments):
+    reward, (ranks, logits) = legible, zip(*moments, strict=True)
+    reward.discriminator.trained.fill_(False)
     of_rank = [math.log(clipped(sigmoid(u))) for u in ranks]
     of_discriminator = [math.log(clipped(sigmoid(d))) - math.log(1 - clipped(sigmoid(d))) for d in logits]
     with torch.no_grad():

@@ -17,7 +17,8 @@ class Clip:
     kind: "held-out", "failure" or "reversed"; any other word is shown as it is.
     frames: uint8 (T, H, W, 3).
     rewards: float32 (T,), for arriving at each frame; entry 0 is 0.
-    progress: float32 (T,), the running sum of the rewards.
+    progress: float32 (T,), the running sum of the rewards, in shares of what a whole demonstration sums to.
+    is_value: whether that is progress; if not, it is the plain sum of rewards that are not steps of a value.
     distances: float32 (T, T) or None; [u, v] is the predicted signed time from frame u to frame v; truth is
         (v-u)/(unit-1).
     unit: frames that make a distance of 1; None means as many as this video has (`length_norm="video"`).
@@ -31,6 +32,12 @@ class Clip:
     progress: np.ndarray
     distances: np.ndarray | None = None
     unit: int | None = None
+    is_value: bool = True
+
+    @property
+    def sum_name(self) -> str:
+        """What the running sum is called."""
+        return "progress" if self.is_value else "sum"
 
     def __post_init__(self) -> None:
         length = len(self.frames)

@@ -116,7 +116,7 @@ class _Panel:
         reward, progress = float(clip.rewards[frame]), float(clip.progress[frame])
         draw.text((12, 12), f"frame {frame} of {len(clip.frames) - 1}", fill=INK, font=self.font)
         draw.text((172, 12), f"reward {reward:+.3f}", fill=DOWN if reward < 0 else UP, font=self.font)
-        draw.text((332, 12), f"progress {progress:+.3f}", fill=CURVE, font=self.font)
+        draw.text((332, 12), f"{clip.sum_name} {progress:+.3f}", fill=CURVE, font=self.font)
         return np.asarray(image)
 
 

@@ -63,12 +63,13 @@ def plot_distances(distances: np.ndarray, path: Path | str, title: str, unit: in
 def draw_curves(progress: Axes, rewards: Axes, clip: Clip, *, visible: bool = True) -> None:
     """Draw the progress and the step rewards of a clip on two axes that share their x; not visible: the axes only."""
     frames = np.arange(len(clip.frames))
-    low, high = progress_limits(clip.progress)
-    for axes, label in ((progress, "progress"), (rewards, "reward")):
+    low, high = progress_limits(clip.progress, clip.is_value)
+    for axes, label in ((progress, clip.sum_name), (rewards, "reward")):
         axes.axhline(0, color=FAINT, linewidth=0.8, zorder=0)
         axes.set_ylabel(label, fontsize=8, color=INK)
         _style(axes)
-    progress.axhline(1, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
+    if clip.is_value:
+        progress.axhline(1, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
     progress.set_ylim(low, high)
     progress.tick_params(labelbottom=False)
     progress.set_xlim(-0.5, len(frames) - 0.5)
@@ -80,11 +81,11 @@ def draw_curves(progress: Axes, rewards: Axes, clip: Clip, *, visible: bool = Tr
         rewards.add_collection(_bars(clip.rewards))
 
 
-def progress_limits(progress: np.ndarray) -> tuple[float, float]:
-    """The range of a progress axis: always 0 to 1 and what the curve needs beyond, with a margin."""
+def progress_limits(progress: np.ndarray, is_value: bool = True) -> tuple[float, float]:
+    """The range of a progress axis: always 0 to 1 (of a plain sum: 0) and what the curve needs beyond, with a margin."""
     finite = progress[np.isfinite(progress)]
-    low, high = float(np.min(finite, initial=0)), float(np.max(finite, initial=1))
-    margin = 0.06 * (high - low)
+    low, high = float(np.min(finite, initial=0)), float(np.max(finite, initial=1 if is_value else 0))
+    margin = 0.06 * max(high - low, 1e-6)
     return low - margin, high + margin
 
 

@@ -103,9 +103,10 @@ def make_clip(reward: FrameReward, video: Video, kind: str = "held-out") -> Clip
         frames=frames,
         fps=video.fps,
         rewards=rewards,
-        progress=rewards.cumsum(dtype=np.float32),
+        progress=rewards.cumsum(dtype=np.float32) / np.float32(reward.scale if reward.is_value else 1),
         distances=None if distances is None else distances.cpu().numpy(),
         unit=reward.unit(len(frames)),
+        is_value=reward.is_value,
     )
 
 
