@@ -82,7 +82,7 @@ def draw_curves(progress: Axes, rewards: Axes, clip: Clip, *, visible: bool = Tr
 
 
 def progress_limits(progress: np.ndarray, is_value: bool = True) -> tuple[float, float]:
-    """The range of a progress axis: always 0 to 1 (of a plain sum: 0) and what the curve needs beyond, with a margin."""
+    """The range of a progress axis: 0 to 1 (of a plain sum: 0) and what the curve needs beyond, with a margin."""
     finite = progress[np.isfinite(progress)]
     low, high = float(np.min(finite, initial=0)), float(np.max(finite, initial=1 if is_value else 0))
     margin = 0.06 * max(high - low, 1e-6)

@@ -25,30 +25,23 @@ from torch import Tensor, nn
 from timerewarder.errors import UserError
 from timerewarder.rewards.demonstrations import ContrastConfig, ContrastReward, fit_contrast
 from timerewarder.rewards.fitting import Sources
-from timerewarder.rewards.online import OnlineReward, Seen
+from timerewarder.rewards.online import OnlineConfig, OnlineReward, Seen
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(ContrastConfig):
+class Config(ContrastConfig, OnlineConfig):
     """Options of GAIfO."""
 
     hidden: int = 256
     """Hidden units in each of the discriminator's two layers."""
     gradient_penalty: float = 10.0
     """Weight of the gradient penalty; 0 for none."""
-    online_updates: int = 20
-    """Steps that the discriminator learns after each episode of the agent."""
-    online_batch: int = 128
-    """Steps of the agent, and as many of the demonstrations, in a batch of the discriminator."""
-    online_lr: float = 1e-4
-    """Learning rate of the discriminator."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.hidden < 1 or self.online_batch < 1:
-            raise UserError("--hidden and --online-batch must be at least 1")
-        if self.online_updates < 0 or not 0 < self.online_lr < math.inf:
-            raise UserError("--online-updates must be 0 or more, --online-lr a number above 0")
+        ContrastConfig.__post_init__(self)
+        OnlineConfig.__post_init__(self)
+        if self.hidden < 1:
+            raise UserError(f"--hidden {self.hidden} must be at least 1")
         if not 0 <= self.gradient_penalty < math.inf:
             raise UserError(f"--gradient-penalty {self.gradient_penalty} is not a weight: give 0 or more")
 

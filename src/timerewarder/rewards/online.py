@@ -7,7 +7,9 @@ and then rewards the whole past anew. In a loop of one's own, `observe(frames, r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +19,25 @@ from torch import Tensor, nn
 from timerewarder.errors import UserError
 from timerewarder.models.checkpoint import optimizer_tensors, restore_optimizer
 from timerewarder.rewards.demonstrations import DemonstrationReward
-from timerewarder.rewards.reward import FrameReward
+from timerewarder.rewards.reward import FrameConfig, FrameReward
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnlineConfig(FrameConfig):
+    """Options of every method that goes on learning."""
+
+    online_updates: int = 20
+    """Steps that the reward learns after each episode of the agent."""
+    online_batch: int = 128
+    """Frames of the agent, and as many of the demonstrations, in each of these steps."""
+    online_lr: float = 1e-4
+    """Learning rate in them."""
+
+    def __post_init__(self) -> None:
+        if self.online_updates < 0 or self.online_batch < 1:
+            raise UserError("--online-updates must be 0 or more, --online-batch at least 1")
+        if not 0 < self.online_lr < math.inf:
+            raise UserError(f"--online-lr {self.online_lr} must be a number above 0")
 
 
 class Seen(NamedTuple):
@@ -29,7 +49,7 @@ class Seen(NamedTuple):
 
 
 class OnlineReward(DemonstrationReward):
-    """Its configuration has `online_updates`, `online_batch` and `online_lr`."""
+    """A reward with a part that learns; its configuration derives from OnlineConfig."""
 
     # A method gives these two ...
 

@@ -34,14 +34,14 @@ from timerewarder.data.store import FrameStore
 from timerewarder.errors import UserError
 from timerewarder.rewards.fitting import Sources, describe, fit_network, load_frames, validate_loss
 from timerewarder.rewards.goals import GoalConfig, draw_goals, goal_windows, read_goals
-from timerewarder.rewards.online import OnlineReward, Seen
+from timerewarder.rewards.online import OnlineConfig, OnlineReward, Seen
 from timerewarder.rewards.training import Batch
 
 LOG_SIGMA = (-6.0, 2.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(GoalConfig):
+class Config(GoalConfig, OnlineConfig):
     """Options of PROGRESSOR."""
 
     triples: int = 16
@@ -57,18 +57,15 @@ class Config(GoalConfig):
     push_back_factor: float = 0.9
     """What push-back multiplies the predicted progress of the agent's frames with."""
     online_updates: int = 10
-    """Steps that the MLP learns after each episode of the agent."""
+    """Steps that the reward learns after each episode of the agent."""
     online_batch: int = 64
     """Frames of the agent, and as many triples of demonstrations, in each of these steps."""
-    online_lr: float = 1e-4
-    """Learning rate of the MLP in them."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.triples < 1 or self.hidden < 1 or self.online_batch < 1:
-            raise UserError("--triples, --hidden and --online-batch must be at least 1")
-        if self.online_updates < 0 or not 0 < self.online_lr < math.inf:
-            raise UserError("--online-updates must be 0 or more, --online-lr a number above 0")
+        GoalConfig.__post_init__(self)
+        OnlineConfig.__post_init__(self)
+        if self.triples < 1 or self.hidden < 1:
+            raise UserError("--triples and --hidden must be at least 1")
         if not 0 <= self.entropy_weight < math.inf or not 0 <= self.push_back_weight < math.inf:
             raise UserError("--entropy-weight and --push-back-weight must be numbers of at least 0")
         if not 0 <= self.push_back_factor <= 1:

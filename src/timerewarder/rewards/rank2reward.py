@@ -31,8 +31,7 @@ from torch import Tensor, nn
 from timerewarder.data.store import FrameStore
 from timerewarder.errors import UserError
 from timerewarder.rewards.fitting import Sources, describe, fit_network, load_frames, validate_loss
-from timerewarder.rewards.online import OnlineReward, Seen
-from timerewarder.rewards.reward import FrameConfig
+from timerewarder.rewards.online import OnlineConfig, OnlineReward, Seen
 from timerewarder.rewards.training import Batch
 
 CLIP = 1e-5
@@ -40,7 +39,7 @@ BOUND = math.log((1 - CLIP) / CLIP)  # a logit within it has a sigmoid within [C
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(FrameConfig):
+class Config(OnlineConfig):
     """Options of Rank2Reward."""
 
     pairs: int = 16
@@ -51,20 +50,13 @@ class Config(FrameConfig):
     """Mix the pictures of two pairs, and their labels, by a share from Beta(a, a) with this a; 0 mixes nothing."""
     hidden: int = 256
     """Hidden units of the discriminator."""
-    online_updates: int = 20
-    """Steps that the discriminator learns after each episode of the agent."""
-    online_batch: int = 128
-    """Frames of the agent, and as many of the demonstrations, in each of these steps."""
-    online_lr: float = 1e-4
-    """Learning rate of the discriminator."""
     online_mixup: float = 1.0
     """The same as mixup for the discriminator, on features."""
 
     def __post_init__(self) -> None:
-        if self.pairs < 1 or self.hidden < 1 or self.online_batch < 1:
-            raise UserError("--pairs, --hidden and --online-batch must be at least 1")
-        if self.online_updates < 0 or not 0 < self.online_lr < math.inf:
-            raise UserError("--online-updates must be 0 or more, --online-lr a number above 0")
+        super().__post_init__()
+        if self.pairs < 1 or self.hidden < 1:
+            raise UserError("--pairs and --hidden must be at least 1")
         if not (0 <= self.mixup < math.inf and 0 <= self.online_mixup < math.inf):
             raise UserError("--mixup and --online-mixup must be 0, for none, or a number above it")
 
