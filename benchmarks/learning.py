@@ -5,7 +5,8 @@
 
 The models of `timerewarder` are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes
 1`), those of rivals (`vip`, `gaifo`, ...) those of `python benchmarks/compare.py`. `unguarded` is the learned reward as
-in the paper, without `--familiar` and `--reward-limit`. `bc` clones the actions of the same demonstrations.
+in the paper, without `--familiar` and `--reward-limit`. `bc` clones the actions of the same demonstrations, `bco`
+clones without reading them.
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
 frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the
@@ -56,8 +57,10 @@ class Run:
     @property
     def arguments(self) -> list[str]:
         given = f"--task {self.task} --obs {self.obs} --seed {self.seed} --out {self.folder}"
-        if self.reward == "bc":
-            return f"train --method bc --demos {self.data / self.task / 'train-to-success'} {given}".split()
+        if self.reward in ("bc", "bco"):
+            frames = f" --frames {self.frames}" if self.reward == "bco" else ""
+            demos = self.data / self.task / "train-to-success"
+            return f"train --method {self.reward} --demos {demos}{frames} {given}".split()
         unguarded = " --no-familiar --reward-limit None" if self.reward == "unguarded" else ""
         return (
             f"train --reward {self.model} --preset cpu{unguarded} --frames {self.frames} --no-beside --threads 1 "

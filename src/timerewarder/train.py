@@ -91,6 +91,7 @@ def imitate_policy(task: str, demos: Path, out: Path, config: bco.Config, *, res
     task = tasks.task(task).name
     demonstrations = bco.read_demonstrations(demos, task, config)
     folder = RunFolder(out, _imitation("bco", task, demos, config), resume)
+    torch.set_flush_denormal(True)
     with Worker(demonstrations.setting, beside=False) as worker:
         loop = bco.Loop(demonstrations, config, folder, worker, lambda *seen: film(out, *seen))
         if folder.started:

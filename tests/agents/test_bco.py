@@ -104,7 +104,7 @@ def test_the_actions_of_a_linear_system_are_found_and_cloned(tmp_path: Path) -> 
     demonstrations = Demonstrations(Setting(task="drawer-open", reward="env", action_repeat=2), list(observations))
     agent = AgentConfig(batch=64, hidden=64, trunk=32, lr=1e-3, precision="fp32")
     config = replace(
-        TINY, frames=2_000, round_frames=1_000, inverse_updates=400, clone_updates=400, replay_capacity=2_000,
+        TINY, frames=1_200, round_frames=600, inverse_updates=300, clone_updates=200, replay_capacity=2_000,
         eval_episodes=5, agent=agent,
     )  # fmt: skip
     loop = Loop(demonstrations, config, run_folder(tmp_path / "run", config), cast(Worker, plane))
@@ -114,7 +114,7 @@ def test_the_actions_of_a_linear_system_are_found_and_cloned(tmp_path: Path) -> 
     assert untrained.mean() > 0.2
     assert errors.mean() < 0.05
     assert errors.max() < 0.2
-    assert [row["env_frames"] for row in loop.now.eval_rows] == [1_000, 2_000]
+    assert [row["env_frames"] for row in loop.now.eval_rows] == [600, 1_200]
     assert loop.now.eval_rows[-1]["success_at_end"] == 1.0
     assert loop.now.train_rows[0]["success_at_end"] < 0.5  # random actions do not lead home
 

@@ -44,7 +44,7 @@ def test_ten_times_the_largest_reward_so_far():
     for reward in (-0.5, 0.25, 0.125, 0.5):
         alpha.see(reward)
         values.append(alpha.value)
-    assert values == [0, 2.5, 2.5, 5]
+    assert values == [5, 2.5, 2.5, 5]  # the first by its size, as nothing was positive yet
     assert alpha.record == {
         "rule": "adaptive",
         "value": 5.0,
@@ -54,12 +54,17 @@ def test_ten_times_the_largest_reward_so_far():
     }
 
 
-def test_it_is_zero_before_anything_is_seen_and_while_nothing_is_positive():
+def test_it_is_zero_before_anything_is_seen_and_follows_the_size_while_nothing_is_positive():
     for rule in ("adaptive", "robust"):
         alpha = Alpha(rule)
         assert (alpha.value, alpha.record["set_by"]) == (0, None)
-        alpha.see(-0.5)
+        alpha.see(0.0)
         assert alpha.value == 0
+        alpha = Alpha(rule)
+        alpha.see(-0.5)
+        assert alpha.value == 5
+        alpha.see(-0.25)
+        assert alpha.value == (5 if rule == "adaptive" else 2.5)
 
 
 @pytest.mark.parametrize("rule", ["adaptive", "robust"])
@@ -127,10 +132,14 @@ def test_the_first_trajectories_are_those_that_begin_first():
 def test_as_computed_by_hand(events, limit):
     trajectories, ended = by_hand(events, limit)
     seen = [reward for rewards in trajectories for reward in rewards]
-    for rule, statistic in (("adaptive", max), ("robust", lambda x: np.quantile(x, 0.99, method="lower"))):
+    positive, others = sorted(x for x in seen if x > 0), sorted(abs(x) for x in seen if x <= 0)
+    for rule, share in (("adaptive", 1.0), ("robust", 0.99)):
         alpha = Alpha(rule, limit)
         feed(alpha, events)
-        assert alpha.value == 10 * max(statistic(seen), 0) if seen else alpha.value == 0
+        ranked = np.arange(len(seen))
+        assert alpha.value == (
+            10 * [*others, *positive][int(np.quantile(ranked, share, method="lower"))] if seen else 0
+        )
         assert alpha.record["trajectories"] == ended
         assert alpha.settled == (ended == limit)
         if seen:
