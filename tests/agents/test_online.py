@@ -24,6 +24,7 @@ from timerewarder.agents.bc import Config as CloneConfig
 from timerewarder.agents.drqv2 import Config as AgentConfig
 from timerewarder.agents.online import Config, Stack
 from timerewarder.agents.presets import preset_named
+from timerewarder.agents.run_folder import RunFolder
 from timerewarder.envs.demos import collect
 from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.envs.worker import Setting, Worker, make_env
@@ -259,6 +260,16 @@ def test_a_limit_clips_a_step(model: str) -> None:
     rewards = [env.step(env.action_space.sample())[1] for _ in range(10)]
     assert max(rewards) == pytest.approx(limit)
     assert min(rewards) == pytest.approx(-limit)
+
+
+def test_a_run_is_one_process_at_a_time(tmp_path: Path) -> None:
+    what = {"reward": "env", "command": "timerewarder train"}
+    first = RunFolder(tmp_path / "run", what)
+    first.begin()
+    with pytest.raises(UserError, match="another process is training in"):
+        RunFolder(tmp_path / "run", what, resume=True).begin()
+    del first  # as when its process ends
+    RunFolder(tmp_path / "run", what, resume=True).begin()
 
 
 def test_presets_are_what_they_say() -> None:

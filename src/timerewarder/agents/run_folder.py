@@ -23,6 +23,7 @@ from timerewarder.models.checkpoint import load_tensors, save_tensors
 
 FORMAT = 1
 POLICY = "policy.safetensors"
+LOCK = ".lock"
 REWARD = "reward"  # a model that was fitted for the run, if it does not use another one
 # On a resume. The model may have moved, but its weights must be the same.
 MAY_DIFFER = ("command", "reward_model", "config.frames", "config.beside", "config.threads", "config.replay_on_disk")
@@ -55,10 +56,26 @@ class RunFolder:
         self._board: Any = None
 
     def begin(self) -> None:
-        """Make the folder; on a resume the command that began the run stays on record."""
+        """Make the folder and keep others out of it; on a resume the command that began the run stays on record."""
+        self._lock()
         if self.config.exists():
             self.description["command"] = read_json(self.config)["command"]
         write_json(self.config, self.description)
+
+    def _lock(self) -> None:
+        """Hold the folder while this process lives; where the system has no such locks, nothing is held."""
+        try:
+            import fcntl
+        except ImportError:
+            return
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._held = (self.path / LOCK).open("w")
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(
+                f"another process is training in {self.path}: wait for it, or choose another --out"
+            ) from error
 
     def _check_same(self, saved: dict[str, Any]) -> None:
         if saved.get("kind") != "policy" or saved.get("format") != FORMAT:
@@ -123,5 +140,5 @@ class RunFolder:
 
 
 def _may_be_there(file: Path) -> bool:
-    """Whether a killed write left it behind, or it is the reward that was fitted for the run."""
-    return (file.name.startswith(".") and ".tmp" in file.name) or file.name == REWARD
+    """Whether a killed run left it behind, or it is the reward that was fitted for the run."""
+    return (file.name.startswith(".") and ".tmp" in file.name) or file.name in (REWARD, LOCK)
