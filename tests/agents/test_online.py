@@ -264,11 +264,16 @@ def test_a_limit_clips_a_step(model: str) -> None:
 
 def test_a_run_is_one_process_at_a_time(tmp_path: Path) -> None:
     what = {"reward": "env", "command": "timerewarder train"}
-    first = RunFolder(tmp_path / "run", what)
-    first.begin()
-    with pytest.raises(UserError, match="another process is training in"):
-        RunFolder(tmp_path / "run", what, resume=True).begin()
-    del first  # as when its process ends
+    script = (
+        "import sys; from pathlib import Path; from timerewarder.agents.run_folder import RunFolder\n"
+        f"folder = RunFolder(Path({str(tmp_path / 'run')!r}), {what!r})\n"
+        "folder.begin(); print('begun', flush=True); sys.stdin.read()"
+    )
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", script], **pipes) as other:  # ends when its input does
+        assert other.stdout.readline() == "begun\n"
+        with pytest.raises(UserError, match="another process is training in"):
+            RunFolder(tmp_path / "run", what, resume=True).begin()
     RunFolder(tmp_path / "run", what, resume=True).begin()
 
 

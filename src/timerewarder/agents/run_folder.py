@@ -71,7 +71,7 @@ class RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self._held = (self.path / LOCK).open("w")
         try:
-            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of the process: a notebook may begin again
         except OSError as error:
             raise UserError(
                 f"another process is training in {self.path}: wait for it, or choose another --out"
