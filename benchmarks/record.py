@@ -15,6 +15,7 @@ COMMANDS = {
     "render": "python benchmarks/render.py --json",
     "score": "python benchmarks/score.py --json",
     "memory": "python benchmarks/memory.py --json",
+    "agent": "python benchmarks/agent.py --json",
     "matching": "python benchmarks/matching.py --json",
     "pairing": "python benchmarks/pairing.py --seeds 3 --frames 12000 --out results/pairing.csv --json",
 }
