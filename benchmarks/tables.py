@@ -46,7 +46,7 @@ def voc() -> str:
 
 
 def speed() -> str:
-    render, score, memory, pairing = map(load, ("render", "score", "memory", "pairing"))
+    render, score, memory, pairing, agent = map(load, ("render", "score", "memory", "pairing", "agent"))
     slowest = min(task["fast_vs_default"] for task in render["tasks"].values())
     return "\n".join(
         [
@@ -63,6 +63,11 @@ def speed() -> str:
             f"({pairing['frames_a_step']} frames a step) | {pairing['independent']['voc_from_first']:,.0f} against "
             f"{pairing['shared']['voc_from_first']:,.0f}: {pairing['ratio']:.2f} times; with the running-sum `voc` at "
             f"0.98 too, {pairing['ratio_both']:.2f} times | `{pairing['command']}` |",
+            f"| an update of DrQ-v2 (batch 256, 84 px) against a plain one of the same networks, {agent['precision']} "
+            f"| {agent['update_ratio']:.2f} times as fast; sampling {agent['sampling_share']:.1%} of it; "
+            f"{agent['bytes_a_transition'] / 1000:.1f} KB a transition | `{agent['command']}` |",
+            f"| what the learned reward adds to a step of training, and the preset `cpu` against `paper` "
+            f"| {agent['reward_adds']:.0%}; {agent['cpu_over_paper']:.0f} times the frames a second | `{agent['command']}` |",
         ]
     )
 
