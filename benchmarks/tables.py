@@ -67,7 +67,8 @@ def speed() -> str:
             f"| {agent['update_ratio']:.2f} times as fast; sampling {agent['sampling_share']:.1%} of it; "
             f"{agent['bytes_a_transition'] / 1000:.1f} KB a transition | `{agent['command']}` |",
             f"| what the learned reward adds to a step of training, and the preset `cpu` against `paper` "
-            f"| {agent['reward_adds']:.0%}; {agent['cpu_over_paper']:.0f} times the frames a second | `{agent['command']}` |",
+            f"| {agent['reward_adds']:.0%}; {agent['cpu_over_paper']:.0f} times the frames a second "
+            f"| `{agent['command']}` |",
         ]
     )
 
