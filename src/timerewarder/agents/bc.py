@@ -17,9 +17,9 @@ from timerewarder.agents import drqv2
 from timerewarder.agents.drqv2 import DrQv2
 from timerewarder.agents.replay import Replay
 from timerewarder.data.store import open_store
+from timerewarder.envs.demos import read_index
 from timerewarder.envs.worker import Seen, Setting
 from timerewarder.errors import UserError
-from timerewarder.files import read_json
 from timerewarder.progress import track
 
 
@@ -48,17 +48,11 @@ class Config:
 
 def read_demonstrations(folder: Path, task: str, config: Config) -> tuple[Replay, Setting]:
     """The demonstrations that `timerewarder demos` wrote, to draw from, and the setting they were made in."""
-    if not (folder / "index.json").exists():
-        raise UserError(f"{folder} has no index.json: give a folder that `timerewarder demos` wrote, with its actions")
-    index = read_json(folder / "index.json")
-    made = index["settings"]
-    if made["task"] != task:
-        raise UserError(f"{folder} shows {made['task']}, not {task}: record demonstrations of {task}")
+    made, episodes = read_index(folder, task)
     setting = Setting(
         task=task, reward="env", obs=config.obs, size=config.size, camera=made["camera"],
         action_repeat=made["action_repeat"], ranges=made["ranges"], render=made["render"], horizon=made["horizon"],
     )  # fmt: skip
-    episodes = index["episodes"]
     trajectories = [load_file(folder / row["trajectory"]) for row in episodes]
     pixels = config.obs == "pixels"
     shape = (config.size, config.size, 3) if pixels else trajectories[0]["observations"].shape[1:]

@@ -38,10 +38,10 @@ from timerewarder.agents.online import Counters, Stack, evaluate_policy
 from timerewarder.agents.replay import Replay, shifted_stacks
 from timerewarder.agents.run_folder import RunFolder
 from timerewarder.data.store import open_store
+from timerewarder.envs.demos import read_index
 from timerewarder.envs.worker import Seen, Setting, Step, Worker
 from timerewarder.errors import UserError
 from timerewarder.evaluation.episodes import Episode, mean_measures, training_seed
-from timerewarder.files import read_json
 from timerewarder.models.checkpoint import optimizer_tensors, restore_optimizer
 from timerewarder.progress import bar
 
@@ -106,18 +106,12 @@ def read_demonstrations(folder: Path, task: str, config: Config) -> Demonstratio
 
     Those files hold the actions as well, which must not be read: for pixels they are not opened at all.
     """
-    if not (folder / "index.json").exists():
-        raise UserError(f"{folder} has no index.json: give a folder that `timerewarder demos` wrote")
-    index = read_json(folder / "index.json")
-    made = index["settings"]
-    if made["task"] != task:
-        raise UserError(f"{folder} shows {made['task']}, not {task}: record demonstrations of {task}")
+    made, rows = read_index(folder, task)
     setting = Setting(
         task=task, reward="env", obs=config.obs, size=made["size"], policy_size=config.policy_size,
         camera=made["camera"], action_repeat=made["action_repeat"], ranges=made["ranges"], render=made["render"],
         horizon=made["horizon"],
     )  # fmt: skip
-    rows = index["episodes"]
     if config.obs == "pixels":
         store = open_store([folder / row["file"] for row in rows], config.policy_size)
         observations = [store.frames(video, np.arange(length)) for video, length in enumerate(store.lengths)]

@@ -147,6 +147,16 @@ def collect(
     }
 
 
+def read_index(folder: Path, task: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The settings and the episodes of a folder that `collect` wrote of this task."""
+    if not (folder / "index.json").exists():
+        raise UserError(f"{folder} has no index.json: give a folder that `timerewarder demos` wrote")
+    index = read_json(folder / "index.json")
+    if index["settings"]["task"] != task:
+        raise UserError(f"{folder} shows {index['settings']['task']}, not {task}: record demonstrations of {task}")
+    return index["settings"], index["episodes"]
+
+
 def attempt_seed(seed: int, attempt: int) -> int:
     """The seed of an attempt's environment; different for every pair (seed, attempt), as far as 63 bits allow."""
     return int(np.random.SeedSequence([seed, attempt]).generate_state(1, np.uint64)[0] >> 1)

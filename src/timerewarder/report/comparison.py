@@ -32,7 +32,7 @@ from timerewarder.evaluation.comparison import COSTS, Data, Entry, choose_method
 from timerewarder.files import atomic, write_text
 from timerewarder.progress import console
 from timerewarder.report.clip import resize, shown_size
-from timerewarder.report.page import METRICS, fill, poster_uri, read_template, video_uri
+from timerewarder.report.page import METRICS, fill, poster_uri, sharing_page, video_uri
 from timerewarder.report.plots import CURVE, FAINT, INK
 
 COLOURS = {"held-out": CURVE, "failure": "#b35c00"}
@@ -138,7 +138,7 @@ def page_text(entries: Sequence[Entry], shown: Mapping[str, Video], options: Map
         "failed": [{"name": entry.method, "error": entry.error} for entry in entries if entry.error is not None],
         "clips": [_clip(kind, video) for kind, video in shown.items()],
     }
-    return fill(_template(), title, data)
+    return fill(sharing_page("comparison.html", "header, metrics"), title, data)
 
 
 def _subtitle(entries: Sequence[Entry], options: Mapping[str, Any]) -> str:
@@ -179,14 +179,6 @@ def _clip(kind: str, video: Video) -> dict[str, Any]:
         "video": video_uri(video.frames, video.fps),
         "poster": poster_uri(video.frames[0]),
     }
-
-
-def _template() -> str:
-    """`comparison.html` with the style, the drawing functions and the player of `page.html`, which are written once."""
-    page = read_template("page.html")
-    style = page[page.index("<style>") + len("<style>") : page.index("</style>")]
-    tools = page[page.index("/* ---- small tools") : page.index("/* ---- header, metrics")]
-    return read_template("comparison.html").replace("{{ style }}", style).replace("{{ tools }}", tools)
 
 
 # --- figure -----------------------------------------------------------------------------------------------------------

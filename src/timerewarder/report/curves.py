@@ -27,7 +27,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from timerewarder.config import nearest
 from timerewarder.errors import UserError
 from timerewarder.files import atomic, write_text
-from timerewarder.report.page import data_uri, fill, read_template
+from timerewarder.report.page import data_uri, fill, sharing_page
 from timerewarder.report.plots import FAINT, INK, PAPER_DPI
 from timerewarder.report.policy_runs import Line, PolicyRun, common_folder, is_policy_run, read_policy_runs
 
@@ -133,7 +133,7 @@ def report_policies(
         ],
         "left_out": left_out,
     }
-    write_text(page, fill(_template(), title, data))
+    write_text(page, fill(sharing_page("curves.html", "videos"), title, data))
     return {"page": str(page), "runs": len(read), "tasks": _finals(tasks, measure)}
 
 
@@ -242,14 +242,6 @@ def _subtitle(runs: Sequence[PolicyRun]) -> str:
     episodes = sorted({int(count) for run in runs for count in run.line("episodes")[1]})
     each = f"; {' or '.join(map(str, episodes))} episodes an evaluation" if episodes else ""
     return f"{len(runs)} run{'s'[: len(runs) > 1]}, reward {rewards}{each}"
-
-
-def _template() -> str:
-    """`curves.html` with the style and the drawing functions of `page.html`, which are written once."""
-    page = read_template("page.html")
-    style = page[page.index("<style>") + len("<style>") : page.index("</style>")]
-    tools = page[page.index("/* ---- small tools") : page.index("/* ---- videos")]
-    return read_template("curves.html").replace("{{ style }}", style).replace("{{ tools }}", tools)
 
 
 def _finals(tasks: Mapping[str, Sequence[Group]], measure: str) -> dict[str, dict[str, dict[str, Any]]]:

@@ -218,6 +218,14 @@ def read_template(name: str) -> str:
     return resources.files(__package__).joinpath(name).read_text("utf-8")
 
 
+def sharing_page(name: str, end: str) -> str:
+    """A template with the style of `page.html` and its functions up to the heading `end`, which are written once."""
+    page = read_template("page.html")
+    style = page[page.index("<style>") + len("<style>") : page.index("</style>")]
+    tools = page[page.index("/* ---- small tools") : page.index(f"/* ---- {end}")]
+    return read_template(name).replace("{{ style }}", style).replace("{{ tools }}", tools)
+
+
 def fill(template: str, title: str, data: Mapping[str, Any]) -> str:
     """Put the title and the data into the template; neither can end its element, whatever it contains."""
     # `<` written as \u003c is the same JSON, but can never open or close a tag or a comment.
