@@ -255,11 +255,17 @@ def test_the_worker_gives_the_rewards_of_score(model: str) -> None:
 
 def test_a_limit_clips_a_step(model: str) -> None:
     limit = 0.1 * tr.load(model).largest_step
-    env = make_env(Setting(task="drawer-open", reward=model, reward_limit=0.1, obs="state", size=32, horizon=20))
-    env.reset(seed=0)
-    rewards = [env.step(env.action_space.sample())[1] for _ in range(10)]
-    assert max(rewards) == pytest.approx(limit)
-    assert min(rewards) == pytest.approx(-limit)
+    actions = np.random.default_rng(0).uniform(-1, 1, (19, 4)).astype(np.float32)
+
+    def rewards(reward_limit: float | None) -> np.ndarray:
+        setting = Setting(task="drawer-open", reward=model, reward_limit=reward_limit, obs="state", size=32, horizon=20)
+        env = make_env(setting)
+        env.reset(seed=0)
+        return np.array([env.step(action)[1] for action in actions])
+
+    free = rewards(None)
+    assert np.abs(free).max() > limit
+    assert rewards(0.1) == pytest.approx(np.clip(free, -limit, limit))
 
 
 def test_a_run_is_one_process_at_a_time(tmp_path: Path) -> None:
