@@ -11,16 +11,15 @@ from typing import Any
 from accelerate import PartialState
 
 from timerewarder.config import differing_keys, from_dict, to_dict
+from timerewarder.data.search import Sources, is_hub_id
+from timerewarder.data.source import Opening
 from timerewarder.data.store import open_store
 from timerewarder.errors import UserError
 from timerewarder.evaluation import metrics
 from timerewarder.files import write_json
-from timerewarder.models.checkpoint import CONFIG, WEIGHTS
+from timerewarder.models.checkpoint import CONFIG, EVALUATION, WEIGHTS
 from timerewarder.rewards import load, load_local, method_named, preset_config
-from timerewarder.rewards.fitting import Sources
 from timerewarder.rewards.reward import FrameReward
-
-EVALUATION = "evaluation.json"
 
 
 def fit(
@@ -32,29 +31,32 @@ def fit(
     config: Any = None,
     fps: float | None = None,
     skip_bad: bool = False,
+    camera: str | None = None,
+    task: str | None = None,
     overwrite: bool = False,
     **options: Any,
 ) -> FrameReward:
-    """Learn a reward from videos (files and folders, mixed at will).
+    """Learn a reward from videos (files, folders and LeRobot datasets, mixed at will).
 
     `options` are fields of the method's Config or of its training (`encoder="small"`, `minutes=1`, ...), on top of
     `preset` or of a whole `config`. With `out` the model is saved there, and a training that was interrupted goes on;
-    if the same model is already there, it is loaded.
+    if the same model is already there, it is loaded. `fps`, `skip_bad`, `camera` and `task` are those of `read_videos`.
     """
+    opening = Opening(fps, skip_bad, camera, task)
     config = with_options(config if config is not None else preset_config(method, preset), options).resolved()
     if out is None:
-        return method_named(method).fit(videos, config, None, fps=fps, skip_bad=skip_bad)
+        return method_named(method).fit(videos, config, None, opening=opening)
     out = Path(out)
     _check_writable(out)
     if overwrite and out.exists() and any(out.iterdir()):
         pre = method_named(method).reward(config).preprocessing
-        open_store(videos, pre.size, pre.how, fps, skip_bad)  # a mistake in the videos must not cost the old model
+        open_store(videos, pre.size, pre.how, opening)  # a mistake in the videos must not cost the old model
         _remove_model(out)
     elif (out / CONFIG).exists():
-        return _reuse(out, method, config, videos, fps, skip_bad)
+        return _reuse(out, method, config, videos, opening)
     elif out.exists() and any(out.iterdir()) and not (out / "training").exists():
         raise UserError(f"{out} exists and is not a model: choose another --out")
-    reward = method_named(method).fit(videos, config, out / "training", fps=fps, skip_bad=skip_bad)
+    reward = method_named(method).fit(videos, config, out / "training", opening=opening)
     if PartialState().is_main_process:
         reward.save(out)
         for tensors in (out / "training").glob("*.safetensors"):  # only a resume needs them
@@ -69,9 +71,13 @@ def evaluate(
     *,
     fps: float | None = None,
     skip_bad: bool = False,
+    camera: str | None = None,
+    task: str | None = None,
 ) -> dict[str, float | None]:
     """VOC and its controls on held-out videos; with `failures` also how well final values tell them apart."""
-    return _evaluation(reward, videos, failures, fps, skip_bad).metrics
+    evaluation = _evaluation(reward, videos, failures, Opening(fps, skip_bad, camera, task))
+    reward.evaluation = {"videos": [], "failures": [], **dataclasses.asdict(evaluation)}
+    return evaluation.metrics
 
 
 def evaluate_model(
@@ -81,26 +87,29 @@ def evaluate_model(
     *,
     fps: float | None = None,
     skip_bad: bool = False,
+    camera: str | None = None,
+    task: str | None = None,
 ) -> dict[str, float | None]:
     """`evaluate`, kept as evaluation.json in the model's folder, where `report` finds it."""
-    evaluation = _evaluation(load(model), videos, failures, fps, skip_bad)
+    opening = Opening(fps, skip_bad, camera, task)
+    evaluation = _evaluation(load(model), videos, failures, opening)
     if Path(model).is_dir():
-        places = {"videos": _absolute(videos), "failures": _absolute(failures or ()), "fps": fps, "skip_bad": skip_bad}
+        places = {"videos": absolute(videos), "failures": absolute(failures or ()), **dataclasses.asdict(opening)}
         write_json(Path(model) / EVALUATION, {**places, **dataclasses.asdict(evaluation)})
     return evaluation.metrics
 
 
-def _evaluation(
-    reward: FrameReward, videos: Sources, failures: Sources | None, fps: float | None, skip_bad: bool
-) -> metrics.Evaluation:
+def _evaluation(reward: FrameReward, videos: Sources, failures: Sources | None, opening: Opening) -> metrics.Evaluation:
     pre = reward.preprocessing
-    success_store = open_store(videos, pre.size, pre.how, fps, skip_bad)
-    failure_store = open_store(failures, pre.size, pre.how, fps, skip_bad) if failures else None
+    success_store = open_store(videos, pre.size, pre.how, opening)
+    failure_store = open_store(failures, pre.size, pre.how, opening) if failures else None
     return metrics.evaluate(reward, success_store, failure_store)
 
 
-def _absolute(sources: Sources) -> list[str]:
-    return [str(Path(source).resolve()) for source in ([sources] if isinstance(sources, str | Path) else sources)]
+def absolute(sources: Sources) -> list[str]:
+    """Names that hold in every folder; an id of the Hub does as it is."""
+    given = [sources] if isinstance(sources, str | Path) else sources
+    return [str(source) if is_hub_id(source) else str(Path(source).resolve()) for source in given]
 
 
 def with_options(config: Any, options: dict[str, Any]) -> Any:
@@ -112,11 +121,11 @@ def with_options(config: Any, options: dict[str, Any]) -> Any:
     return from_dict(type(config), values, "option")
 
 
-def _reuse(out: Path, method: str, config: Any, videos: Sources, fps: float | None, skip_bad: bool) -> FrameReward:
+def _reuse(out: Path, method: str, config: Any, videos: Sources, opening: Opening) -> FrameReward:
     """The model in `out`, if it is the one that the same `fit` would make."""
     saved = load_local(out)
     pre = saved.preprocessing
-    data = open_store(videos, pre.size, pre.how, fps, skip_bad).fingerprint
+    data = open_store(videos, pre.size, pre.how, opening).fingerprint
     different = differing_keys(
         {"method": saved.method, "videos": saved.record.get("data"), **to_dict(saved.config)},
         {"method": method, "videos": data, **to_dict(config)},

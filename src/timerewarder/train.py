@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import time
@@ -25,7 +24,7 @@ from timerewarder.envs import tasks
 from timerewarder.envs.worker import Worker
 from timerewarder.errors import UserError
 from timerewarder.evaluation.episodes import Episode, mean_measures
-from timerewarder.models.checkpoint import WEIGHTS
+from timerewarder.models.checkpoint import fingerprint
 from timerewarder.progress import console
 from timerewarder.report.clip import Clip
 from timerewarder.report.overlay import write_overlay
@@ -54,7 +53,7 @@ def train_policy(
         "reward": reward if reward in ("env", "sparse") else "learned",
         "reward_name": reward if model is None else model.method,
         "reward_model": None if model is None else reward,
-        "reward_weights": None if model is None else weights_of(reward),
+        "reward_weights": None if model is None else fingerprint(model.state_dict()),
         "obs": config.obs,
         "preset": preset,
         "seed": config.seed,
@@ -157,12 +156,6 @@ def check_reward(reward: str, model: FrameReward | None, config: Config) -> None
     sees = model.preprocessing.size
     if getattr(model.config, "encoder", None) == "small" and sees != config.size:
         raise UserError(f"{reward} was fitted to pictures of {sees} px, not {config.size}: pass --size {sees}")
-
-
-def weights_of(reward: str) -> str:
-    """What tells a model from another: a hash of its weights, or its name on the Hub."""
-    folder = Path(reward)
-    return hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()[:16] if folder.is_dir() else reward
 
 
 def film(run: Path, env_frames: int, episodes: Sequence[Episode]) -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 from tests.data.sample_videos import cut, encode, numbered, numbers, scene
 from timerewarder.data.cache import cache_folder
 from timerewarder.data.resize import resize
+from timerewarder.data.source import Opening
 from timerewarder.data.store import FrameStore, open_store
 from timerewarder.data.videos import read_videos
 from timerewarder.errors import UserError
@@ -48,7 +49,7 @@ def contents(store: FrameStore) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(("how", "fps"), [("squash", None), ("crop", 8)])
 def test_the_store_holds_what_the_reader_reads(mixed: Path, cache: Path, how: str, fps: float | None) -> None:
-    store = open_store(mixed, 40, how, fps, cache=cache)
+    store = open_store(mixed, 40, how, Opening(fps), cache=cache)
     videos = list(read_videos(mixed, fps))
     assert store.names == tuple(v.name for v in videos) == ("a", "b", "c", "d", "e/x", "e/y", "f")
     assert store.lengths.tolist() == [len(v.frames) for v in videos]
@@ -89,7 +90,7 @@ def test_a_video_is_known_by_its_content_and_the_settings(folder: Path, cache: P
     assert moved.names == ("moved",)
     assert moved.fingerprint == first.fingerprint
     others = [open_store(folder, 25, cache=cache), open_store(folder, 24, "crop", cache=cache)]
-    others += [open_store(folder, 24, fps=3, cache=cache)]
+    others += [open_store(folder, 24, opening=Opening(3), cache=cache)]
     encode(folder / "moved.mp4", scene(10, seed=1))
     others += [open_store(folder, 24, cache=cache)]
     assert len({first.fingerprint, *(store.fingerprint for store in others)}) == 5
@@ -201,11 +202,11 @@ def test_skip_bad(folder: Path, cache: Path) -> None:
     encode(folder / "good.mp4", scene(10))
     spoil(folder, 2)
     with pytest.warns(UserWarning, match=r"skipped .*bad[01].mp4: is cut off") as caught:
-        store = open_store(folder, 24, skip_bad=True, cache=cache)
+        store = open_store(folder, 24, opening=Opening(skip_bad=True), cache=cache)
     assert (store.names, len(caught)) == (("good",), 2)
     (folder / "good.mp4").unlink()
     with pytest.raises(UserError, match="2 of 2 videos cannot be read"):
-        open_store(folder, 24, skip_bad=True, cache=cache)
+        open_store(folder, 24, opening=Opening(skip_bad=True), cache=cache)
     assert len(state(cache)) == 2  # nothing of the bad ones
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import timerewarder as tr
 from tests.report.test_page import Page, decode
+from timerewarder.data.source import Opening
 from timerewarder.evaluation.comparison import COSTS, Data, Entry
 from timerewarder.report.comparison import (
     PICTURES,
@@ -78,10 +79,10 @@ def test_table_has_a_row_a_method_with_empty_cells_where_nothing_is_meant(entrie
 
 
 def test_command_can_be_typed():
-    data = Data(("a b", "c"), ("d",), ("e",), fps=5.0, skip_bad=True)
+    data = Data(("a b", "c"), ("d",), ("e",), Opening(5.0, skip_bad=True, camera="top", task="open it"))
     assert command_line("all", data, Path("out"), {"encoder": "small", "seed": 0, "encoder_weights": None}) == (
         "timerewarder compare --methods all --train 'a b' c --test d --failures e --encoder small --seed 0 --fps 5.0 "
-        "--skip-bad --out out"
+        "--camera top --task 'open it' --skip-bad --out out"
     )
 
 

@@ -53,7 +53,8 @@ def cache_folder() -> Path:
 
 def cache_file(folder: Path, source: Source, digests: list[str], settings: Settings) -> Path:
     """Where a video whose files have these digests lies in the cache, or will."""
-    key = json.dumps([FORMAT, source.kind, source.member, *settings, *digests])
+    cut = [] if source.cut is None else [source.cut.camera, source.cut.episode.length, source.cut.fps, source.cut.start]
+    key = json.dumps([FORMAT, source.kind, source.member, *cut, *settings, *digests])
     return folder / f"{hashlib.sha256(key.encode()).hexdigest()}.npy"
 
 

@@ -11,4 +11,5 @@ FULL_CHROMA = 1 << 13 | 1 << 14  # interpolate chroma at every pixel, SWS_FULL_C
 ACCURATE_ROUNDING = 1 << 18
 
 TO_RGB = BILINEAR | FULL_CHROMA | ACCURATE_ROUNDING
+TO_RGB_AS_LEROBOT = BILINEAR  # the default: frames of a dataset are those that LeRobot gives to its policies
 TO_YUV = BICUBIC | FULL_CHROMA | ACCURATE_ROUNDING

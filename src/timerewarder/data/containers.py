@@ -36,13 +36,13 @@ ONE_PICTURE_A_PACKET = {"h264", "hevc", "av1", "libdav1d", "vp9", "mjpeg", "gif"
 
 def rate(source: Source) -> float:
     """Frames per second, the average if they vary."""
-    with _opened(source.path) as (_, stream):
+    with opened(source.path) as (_, stream):
         return _rate(stream)
 
 
 def decode(source: Source) -> Iterator[TimedFrame]:
     """Every frame that is shown, in order."""
-    with _opened(source.path) as (container, stream):
+    with opened(source.path) as (container, stream):
         fps, timeless = _rate(stream), container.format.name == "avi"
         reformatter = VideoReformatter()
         due: list[int | None] = []  # presentation times of the pictures that should come
@@ -56,7 +56,7 @@ def decode(source: Source) -> Iterator[TimedFrame]:
                 if count == 0:
                     first = frame.pts
                 time = count / fps if timeless or frame.pts is None else frame.time
-                yield time, partial(_picture, source.path, frame, reformatter)
+                yield time, partial(picture, source.path, frame, reformatter)
                 count += 1
         if stream.codec_context.name in ONE_PICTURE_A_PACKET:
             _check_none_missing(source.path, due, first, count)
@@ -66,11 +66,11 @@ def _rate(stream: VideoStream) -> float:
     return float(stream.average_rate or stream.guessed_rate or DEFAULT_FPS)
 
 
-def _picture(path: Path, frame: VideoFrame, reformatter: VideoReformatter) -> np.ndarray:
-    """uint8 (H, W, 3), upright."""
+def picture(path: Path, frame: VideoFrame, reformatter: VideoReformatter, conversion: int = TO_RGB) -> np.ndarray:
+    """uint8 (H, W, 3), upright; `conversion` is one of `colours`."""
     try:
         # One thread: swscale's own cost more than they save, and several videos are decoded at once.
-        rgb = reformatter.reformat(frame, format="rgb24", interpolation=TO_RGB, threads=1)
+        rgb = reformatter.reformat(frame, format="rgb24", interpolation=conversion, threads=1)
     except FFmpegError as error:
         raise BadVideo(path, f"has {frame.format.name} pixels, which cannot be converted ({error.strerror})") from error
     return np.rot90(rgb.to_ndarray(), k=round(frame.rotation / 90))
@@ -84,7 +84,7 @@ def _check_none_missing(path: Path, due: list[int | None], first: int | None, co
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[tuple[InputContainer, VideoStream]]:
+def opened(path: Path) -> Iterator[tuple[InputContainer, VideoStream]]:
     try:
         if is_cut_off(path):
             raise BadVideo(path, "is cut off: the file is shorter than its header says")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -58,17 +59,27 @@ def _size(file: Path) -> tuple[int, int]:
             size = image.size
     except (OSError, Image.DecompressionBombError) as error:
         raise BadVideo(file.parent, f"{file.name} cannot be read as an image ({error})") from error
-    if size[0] * size[1] > MAX_PIXELS:
-        raise BadVideo(file.parent, f"{file.name} is {_by(size)}, more than {MAX_PIXELS / 1e6:.0f} million pixels")
+    _check_size(file.parent, file.name, size)
     return size
+
+
+def _check_size(path: Path, name: str, size: tuple[int, int]) -> None:
+    if size[0] * size[1] > MAX_PIXELS:
+        raise BadVideo(path, f"{name} is {_by(size)}, more than {MAX_PIXELS / 1e6:.0f} million pixels")
 
 
 def picture(file: Path) -> np.ndarray:
     """uint8 (H, W, 3), upright as its EXIF data say."""
+    return decoded(file, file.parent, file.name)
+
+
+def decoded(data: Path | IO[bytes], path: Path, name: str, formats: tuple[str, ...] | None = None) -> np.ndarray:
+    """A picture called `name` in the video at `path`: uint8 (H, W, 3); `formats` are those that Pillow may try."""
     try:
-        with Image.open(file) as image:
+        with Image.open(data, formats=formats) as image:
+            _check_size(path, name, image.size)
             if image.mode.startswith(("I", "F")):
-                raise BadVideo(file.parent, f"{file.name} has {image.mode} pixels: convert it to 8 bits a channel")
+                raise BadVideo(path, f"{name} has {image.mode} pixels: convert it to 8 bits a channel")
             return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # what Pillow's decoders raise
-        raise BadVideo(file.parent, f"{file.name} cannot be read as an image ({error})") from error
+        raise BadVideo(path, f"{name} cannot be read as an image ({error})") from error

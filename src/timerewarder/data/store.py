@@ -6,9 +6,9 @@ import hashlib
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from timerewarder.data.cache import HEADER_BYTES, Entry, Settings, build, cache_
 from timerewarder.data.images import image_files
 from timerewarder.data.resize import How
 from timerewarder.data.search import Sources, find_sources
-from timerewarder.data.source import BadVideo, Source
+from timerewarder.data.source import AS_THEY_ARE, BadVideo, Opening, Source
 from timerewarder.data.stillness import moving_length
-from timerewarder.data.videos import check_fps, warn_skipped
+from timerewarder.data.videos import warn_skipped
 from timerewarder.errors import UserError
 from timerewarder.progress import track
 
@@ -40,6 +40,8 @@ class FrameStore:
     fps: np.ndarray  # float64 (N,), frames per second
     size: int
     spans: np.ndarray  # int64 (N,), frames of each video until its clock stops: its length unless `stopped_at_rest`
+    opening: Opening = AS_THEY_ARE
+    tasks: tuple[str, ...] = ()  # of all the videos, those from LeRobot datasets
 
     def __len__(self) -> int:
         """How many videos there are."""
@@ -61,13 +63,13 @@ class FrameStore:
     def subset(self, videos: Sequence[int] | np.ndarray) -> FrameStore:
         """A store of some of the videos, in the given order."""
         chosen = np.asarray(videos, np.int64)
-        return FrameStore(
-            tuple(self.names[i] for i in chosen),
-            tuple(self.files[i] for i in chosen),
-            self.lengths[chosen],
-            self.fps[chosen],
-            self.size,
-            self.spans[chosen],
+        return replace(
+            self,
+            names=tuple(self.names[i] for i in chosen),
+            files=tuple(self.files[i] for i in chosen),
+            lengths=self.lengths[chosen],
+            fps=self.fps[chosen],
+            spans=self.spans[chosen],
         )
 
     def times(self, videos: np.ndarray | int, indices: np.ndarray) -> np.ndarray:
@@ -81,6 +83,19 @@ class FrameStore:
         return replace(self, spans=np.array(spans, np.int64))
 
     @property
+    def record(self) -> dict[str, Any]:
+        """What a model that learns from these videos remembers of them."""
+        return {
+            "videos": len(self),
+            "frames": int(self.lengths.sum()),
+            "longest_video": int(self.spans.max()),
+            "shortest_video": int(self.spans.min()),
+            "data": self.fingerprint,
+            "opening": asdict(self.opening),
+            "tasks": list(self.tasks),
+        }
+
+    @property
     def fingerprint(self) -> str:
         """A hash of the frames and their order, whatever the videos are called."""
         return hashlib.sha256("".join(file.stem for file in self.files).encode()).hexdigest()[:16]
@@ -90,17 +105,15 @@ def open_store(
     sources: Sources,
     size: int,
     how: How = "squash",
-    fps: float | None = None,
-    skip_bad: bool = False,
+    opening: Opening = AS_THEY_ARE,
     cache: Path | None = None,
 ) -> FrameStore:
     """The videos under `sources` as a frame store; only what the cache does not hold yet is decoded.
 
     A bad video is an error that names it and the other bad ones, or a warning with `skip_bad`.
     """
-    check_fps(fps)
-    found = find_sources(sources)
-    settings = Settings(size, how, fps)
+    found = find_sources(sources, opening)
+    settings = Settings(size, how, opening.fps)
     places = _places(found, (cache or cache_folder()) / "frames", settings)
     videos = {place: source for source, place in zip(found, places, strict=True) if isinstance(place, Path)}
     entries: dict[Path, Entry | BadVideo] = {file: entry for file in videos if (entry := lookup(file, size))}
@@ -109,7 +122,7 @@ def open_store(
         built = _in_threads(lambda file: build(videos[file], file, settings), missing, "decoding videos")
         entries.update(zip(missing, built, strict=True))
     results = [_result(source, place, entries) for source, place in zip(found, places, strict=True)]
-    _speak_of_bad(results, skip_bad)
+    _speak_of_bad(results, opening.skip_bad)
     good = [(source.name, entry) for source, entry in zip(found, results, strict=True) if isinstance(entry, Entry)]
     lengths = np.array([entry.length for _, entry in good], np.int64)
     return FrameStore(
@@ -119,6 +132,8 @@ def open_store(
         fps=np.array([entry.fps for _, entry in good], np.float64),
         size=size,
         spans=lengths,
+        opening=opening,
+        tasks=tuple(sorted({task for source in found if source.cut for task in source.cut.tasks})),
     )
 
 
@@ -130,7 +145,7 @@ def _places(found: list[Source], folder: Path, settings: Settings) -> list[Path 
     digests = dict(zip(files, _in_threads(digest, files, "checking videos" if large else None), strict=True))
     places: list[Path | BadVideo] = []
     for source, content in zip(found, contents, strict=True):
-        unreadable = [d for file in content if isinstance(d := digests[file], BadVideo)]
+        unreadable = [source.bad(d.reason) for file in content if isinstance(d := digests[file], BadVideo)]
         hashes = [str(digests[file]) for file in content]
         places.append(unreadable[0] if unreadable else cache_file(folder, source, hashes, settings))
     return places

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from timerewarder.data import arrays, containers, images
+from timerewarder.data import arrays, containers, images, lerobot
 from timerewarder.data.frames import check_frames
 from timerewarder.data.search import Sources, find_sources
-from timerewarder.data.source import BadVideo, Kind, Source
+from timerewarder.data.source import BadVideo, Episode, Kind, Opening, Source
 from timerewarder.data.writer import write_video
 from timerewarder.errors import UserError
 
@@ -22,21 +22,29 @@ __all__ = ["BadVideo", "Video", "check_frames", "read_videos", "resample_indices
 
 T = TypeVar("T")
 
-READERS: dict[Kind, ModuleType] = {"container": containers, "images": images, "array": arrays}
+READERS: dict[Kind, ModuleType] = {"container": containers, "images": images, "array": arrays, "lerobot": lerobot}
 
 CHUNK_BYTES = 32 * 2**20  # of a chunk, unless one frame is larger
 MAX_FRAMES = 1_000_000  # after resampling: a day at 10 frames a second; broken timestamps ask for more
 
 
-def read_videos(sources: Sources, fps: float | None = None, skip_bad: bool = False) -> Iterator[Video]:
+def read_videos(
+    sources: Sources,
+    fps: float | None = None,
+    skip_bad: bool = False,
+    camera: str | None = None,
+    task: str | None = None,
+) -> Iterator[Video]:
     """The videos under `sources`, one after the other, resampled to `fps` frames a second if it is given.
+
+    Of LeRobot datasets, every episode is a video: what `camera` shows (not needed if there is only one), of all
+    episodes or of those with this `task`.
 
     Paths are checked at once. A file is opened when its turn comes and decoded when its frames are asked for; damage in
     the middle of it raises then. With `skip_bad` each video is first decoded once to see that it is sound (in chunks,
     which takes time but no memory); a bad one gives a warning and is left out.
     """
-    check_fps(fps)
-    found = find_sources(sources)
+    found = find_sources(sources, Opening(fps, skip_bad, camera, task))
     return _sound_videos(found, fps) if skip_bad else (Video(source, fps) for source in found)
 
 
@@ -60,13 +68,12 @@ def warn_skipped(error: BadVideo) -> None:
     warnings.warn(f"skipped {error.path}: {error.reason}", stacklevel=3)
 
 
-def check_fps(fps: float | None) -> None:
-    if fps is not None and not 0 < fps <= 1000:
-        raise UserError(f"fps must be above 0 and at most 1000, not {fps}")
-
-
 class Video:
-    """One video: `name` is unique among those read together, `path` is for messages, `fps` is frames per second."""
+    """One video: `name` is unique among those read together, `path` is for messages, `fps` is frames per second.
+
+    A video from a LeRobot dataset also has a `task`, the text of what was to be done (several are joined with "; "),
+    and an `episode`, its place in the dataset; for others they are None.
+    """
 
     def __init__(self, source: Source, fps: float | None = None) -> None:
         """Open it; `fps` resamples it."""
@@ -74,6 +81,8 @@ class Video:
         native = READERS[source.kind].rate(source)
         self.fps: float = native if fps is None else fps
         self._resampled = fps is not None
+        self.task: str | None = "; ".join(source.cut.tasks) or None if source.cut else None
+        self.episode: Episode | None = source.cut.episode if source.cut else None
 
     def __repr__(self) -> str:
         return f"Video({self.name!r}, {self.path}, {self.fps:g} fps)"
@@ -112,12 +121,12 @@ class Video:
             shape = shape or frame.shape
             if frame.shape != shape:
                 sizes = f"{shape[1]}x{shape[0]} to {frame.shape[1]}x{frame.shape[0]}"
-                raise BadVideo(self.path, f"changes its size from {sizes} at frame {count - 1}")
+                raise self._source.bad(f"changes its size from {sizes} at frame {count - 1}")
             if self._resampled and count > MAX_FRAMES:
-                raise BadVideo(self.path, f"would have more than {MAX_FRAMES} frames: its timestamps are broken")
+                raise self._source.bad(f"would have more than {MAX_FRAMES} frames: its timestamps are broken")
             yield frame
         if count < 2:
-            raise BadVideo(self.path, f"has {'one frame' if count else 'no frames'}; at least 2 are needed")
+            raise self._source.bad(f"has {'one frame' if count else 'no frames'}; at least 2 are needed")
 
 
 def resample(timed: Iterable[tuple[float, T]], fps: float) -> Iterator[T]:

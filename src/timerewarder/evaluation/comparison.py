@@ -31,6 +31,7 @@ from typing import Any
 
 from timerewarder import __version__, api
 from timerewarder.config import differing_keys, nearest, to_dict
+from timerewarder.data.source import AS_THEY_ARE, Opening
 from timerewarder.data.store import open_store
 from timerewarder.data.videos import Video, read_videos
 from timerewarder.errors import UserError
@@ -55,19 +56,15 @@ class Data:
     train: tuple[str, ...]
     test: tuple[str, ...]
     failures: tuple[str, ...] = ()
-    fps: float | None = None
-    skip_bad: bool = False
-
-    @property
-    def opening(self) -> dict[str, Any]:
-        return {"fps": self.fps, "skip_bad": self.skip_bad}
+    opening: Opening = AS_THEY_ARE
 
     def shown(self) -> dict[str, Video]:
         """The first held-out video and the first failure, which every method scores for the page."""
         kinds = {"held-out": self.test, "failure": self.failures}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of bad videos was spoken when the data was opened
-            return {kind: next(iter(read_videos(places, **self.opening))) for kind, places in kinds.items() if places}
+            opened = {kind: read_videos(places, **vars(self.opening)) for kind, places in kinds.items() if places}
+            return {kind: next(videos) for kind, videos in opened.items()}
 
 
 @dataclass(frozen=True)
@@ -146,7 +143,7 @@ def compare(
     _check_options(shared, configs)
     _check_folder(out)
     videos = _open(data, shared)
-    settings = {"train": videos["train"], "fps": data.fps, **shared}
+    settings = {"train": videos["train"], "fps": data.opening.fps, **shared}
     _check_settings(out, settings)
     write_json(out / SETTINGS, {"kind": "comparison", "settings": settings})
     for number, (method, config) in enumerate(configs.items(), start=1):
@@ -208,7 +205,7 @@ def _open(data: Data, shared: dict[str, Any]) -> Fingerprints:
     encoder, weights, size = (shared.get(name) for name in ("encoder", "encoder_weights", "image_size"))
     pre = build_encoder(encoder or "small", weights, size).preprocessing
     sets = {"train": data.train, "test": data.test, **({"failures": data.failures} if data.failures else {})}
-    return {name: open_store(places, pre.size, pre.how, **data.opening).fingerprint for name, places in sets.items()}
+    return {name: open_store(places, pre.size, pre.how, data.opening).fingerprint for name, places in sets.items()}
 
 
 # --- one method -------------------------------------------------------------------------------------------------------
@@ -298,7 +295,7 @@ def _fit(trial: Trial) -> None:
     """Fit, and note what it cost; a model that is there is kept, with its note."""
     finished, earlier = (trial.folder / CONFIG).exists(), _seconds_before(trial.folder)
     started = time.monotonic()
-    api.fit(trial.data.train, trial.folder, method=trial.method, config=trial.config, **trial.data.opening)
+    api.fit(trial.data.train, trial.folder, method=trial.method, config=trial.config, **vars(trial.data.opening))
     if not finished:
         seconds = earlier + time.monotonic() - started
         write_json(trial.folder / COST, {"fit_seconds": seconds, "peak_megabytes": peak_megabytes()})
@@ -311,7 +308,7 @@ def _seconds_before(folder: Path) -> float:
 
 
 def _measure(trial: Trial) -> Entry:
-    metrics = api.evaluate_model(trial.folder, trial.data.test, trial.data.failures, **trial.data.opening)
+    metrics = api.evaluate_model(trial.folder, trial.data.test, trial.data.failures, **vars(trial.data.opening))
     speed = metrics.pop("frames_per_second")
     cost = read_json(trial.folder / COST) if (trial.folder / COST).exists() else {}
     size = sum((trial.folder / name).stat().st_size for name in (CONFIG, WEIGHTS))

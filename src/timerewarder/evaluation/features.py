@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from timerewarder.data.search import Sources
+from timerewarder.data.source import AS_THEY_ARE, Opening
 from timerewarder.data.videos import read_videos
 from timerewarder.errors import UserError
 from timerewarder.rewards.reward import FrameReward
@@ -71,11 +72,11 @@ def principal_components(videos: Sequence[Tensor]) -> Components:
 
 
 def encode_videos(
-    reward: FrameReward, sets: Mapping[str, Sources], count: int, fps: float | None = None, skip_bad: bool = False
+    reward: FrameReward, sets: Mapping[str, Sources], count: int, opening: Opening = AS_THEY_ARE
 ) -> Iterator[tuple[str, str, Tensor]]:
     """Kind, name and features (T, D) of the first `count` videos of each kind; one video is in memory at a time."""
     for kind, places in sets.items():
-        for video in itertools.islice(read_videos(places, fps, skip_bad), count):
+        for video in itertools.islice(read_videos(places, **vars(opening)), count):
             features = reward.encode(video.frames).cpu()
             if not features.is_floating_point():
                 raise UserError(f"{reward.method} looks at pictures and has no features: leave its model out")

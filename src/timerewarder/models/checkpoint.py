@@ -2,12 +2,17 @@
 
     MODEL/config.json           format, method, configuration, what the model was trained on
     MODEL/weights.safetensors   the network
+    MODEL/evaluation.json       the last evaluation, if there was one
+
+LeRobot's `save_pretrained` (lerobot_plugin) writes the same under its own names: `model.safetensors`, and a config.json
+that holds ours as `fitted`.
 
 The JSON is written last: a folder with config.json is complete. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +25,23 @@ from timerewarder.errors import UserError
 from timerewarder.files import atomic, read_json, write_json
 
 FORMAT = 1
-WEIGHTS, CONFIG = "weights.safetensors", "config.json"
+WEIGHTS, CONFIG, EVALUATION = "weights.safetensors", "config.json", "evaluation.json"
+LEROBOT_TYPE, LEROBOT_WEIGHTS = "timerewarder", "model.safetensors"
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
     # Not save_file: it hides why a write failed, and makes files that only their owner may read.
     with atomic(path) as temporary:
-        temporary.write_bytes(save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}))
+        temporary.write_bytes(_bytes(tensors))
+
+
+def fingerprint(tensors: dict[str, Tensor]) -> str:
+    """A hash of the file that `save_tensors` would write."""
+    return hashlib.sha256(_bytes(tensors)).hexdigest()[:16]
+
+
+def _bytes(tensors: dict[str, Tensor]) -> bytes:
+    return save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -61,18 +76,20 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tenso
 
 
 def save_checkpoint(folder: Path, description: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Write a model folder; `description` holds method, config and whatever else describes the model."""
+    """Write a model folder; `description` holds format, method, config and whatever else describes the model."""
     save_tensors(folder / WEIGHTS, tensors)
-    write_json(folder / CONFIG, {"format": FORMAT, **description})
+    write_json(folder / CONFIG, description)
 
 
 def load_description(folder: Path) -> dict[str, Any]:
-    """The JSON of a model folder, checked to be of a format that this version reads."""
+    """The JSON of a model folder, checked to be of a format that this version reads; `weights` names the other file."""
     if not folder.exists():
         raise UserError(f"there is no model at {folder}: give the folder that `timerewarder fit --out` wrote")
     if not (folder / CONFIG).exists():
         raise UserError(f"{folder} is not a complete model: it has no {CONFIG}; run the same `timerewarder fit` again")
-    description = read_json(folder / CONFIG)
+    description, weights = read_json(folder / CONFIG), WEIGHTS
+    if isinstance(description, dict) and description.get("type") == LEROBOT_TYPE:
+        description, weights = description.get("fitted"), LEROBOT_WEIGHTS
     if not isinstance(description, dict) or not isinstance(description.get("format"), int):
         raise UserError(f"{folder / CONFIG} is not a timerewarder model: it has no format number")
     if description["format"] > FORMAT:
@@ -85,4 +102,4 @@ def load_description(folder: Path) -> dict[str, Any]:
     missing = [key for key in ("method", "config", "encoder") if key not in description]
     if missing:
         raise UserError(f"{folder / CONFIG} lacks {', '.join(missing)}: copy the folder again, or fit with --overwrite")
-    return description
+    return {**description, "weights": weights}

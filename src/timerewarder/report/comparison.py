@@ -70,11 +70,12 @@ def compare_methods(
 
 def command_line(methods: str, data: Data, out: Path, options: Mapping[str, Any]) -> str:
     """The command that makes the same comparison."""
+    opening = data.opening
     words = ["timerewarder", "compare", "--methods", methods, "--train", *data.train, "--test", *data.test]
     words += ["--failures", *data.failures] if data.failures else []
-    given = {**options, "fps": data.fps}
+    given = {**options, "fps": opening.fps, "camera": opening.camera, "task": opening.task}
     words += [w for name, v in given.items() if v is not None for w in (f"--{name.replace('_', '-')}", f"{v}")]
-    return shlex.join([*words, *(["--skip-bad"] if data.skip_bad else []), "--out", str(out)])
+    return shlex.join([*words, *(["--skip-bad"] if opening.skip_bad else []), "--out", str(out)])
 
 
 def _row(entry: Entry) -> dict[str, float | None]:

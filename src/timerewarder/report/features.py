@@ -21,6 +21,7 @@ from matplotlib.ticker import MaxNLocator
 
 from timerewarder import api
 from timerewarder.data.search import find_sources
+from timerewarder.data.source import AS_THEY_ARE, Opening
 from timerewarder.errors import UserError
 from timerewarder.evaluation.features import Projection, Trajectory, encode_videos, project
 from timerewarder.files import atomic
@@ -44,16 +45,15 @@ def draw_features(
     heldout: Sequence[str] = (),
     failures: Sequence[str] = (),
     clips: int = 6,
-    fps: float | None = None,
-    skip_bad: bool = False,
+    opening: Opening = AS_THEY_ARE,
 ) -> dict[str, Any]:
     """Write features.svg, features.png and features.csv; returns where they are and the explained variances."""
     sets = {kind: places for kind, places in (("train", train), ("held-out", heldout), ("failure", failures)) if places}
     _check(models, sets, clips)
     rewards = {label: api.load(model) for label, model in zip(labels(models), models, strict=True)}
-    total = sum(min(clips, len(find_sources(places))) for places in sets.values())
+    total = sum(min(clips, len(find_sources(places, opening))) for places in sets.values())
     projections = {
-        label: project(list(track(encode_videos(reward, sets, clips, fps, skip_bad), f"Encoding {label}"[:20], total)))
+        label: project(list(track(encode_videos(reward, sets, clips, opening), f"Encoding {label}"[:20], total)))
         for label, reward in rewards.items()
     }
     write_table(projections, out / "features.csv")

@@ -24,6 +24,7 @@ from timerewarder.data.videos import write_video
 from timerewarder.files import atomic
 from timerewarder.report.clip import Clip, resize, shown_size
 from timerewarder.report.plots import CURVE, DOWN, INK, UP, draw_curves, plot_curve, plot_distances
+from timerewarder.report.rerun import write_rerun
 
 LOWEST, HIGHEST = 336, 480  # pixels, height of the picture
 PANEL_WIDTH = 504  # pixels
@@ -33,8 +34,11 @@ LONGEST_NAME = 160  # bytes of 255, so that suffixes and temporary names fit
 DOT = 5  # pixels, radius of the mark at the current frame
 
 
-def write_scores(clip: Clip, folder: Path | str) -> dict[str, Path]:
-    """Write NAME.csv, NAME.png, NAME.mp4 and, if the clip has distances, NAME_distances.png; say where they are."""
+def write_scores(clip: Clip, folder: Path | str, rerun: bool = False) -> dict[str, Path]:
+    """Write NAME.csv, NAME.png, NAME.mp4 and, if the clip has distances, NAME_distances.png; say where they are.
+
+    With `rerun` also NAME.rrd, all of it for the Rerun viewer.
+    """
     stem = Path(folder) / safe_name(clip.name)
     paths = {kind: stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "png", "mp4")}
     write_table(clip, paths["csv"])
@@ -43,6 +47,9 @@ def write_scores(clip: Clip, folder: Path | str) -> dict[str, Path]:
     if clip.distances is not None:
         paths["distances"] = stem.with_name(f"{stem.name}_distances.png")
         plot_distances(clip.distances, paths["distances"], clip.name, clip.unit)
+    if rerun:
+        paths["rrd"] = stem.with_name(f"{stem.name}.rrd")
+        write_rerun(clip, paths["rrd"])
     return paths
 
 

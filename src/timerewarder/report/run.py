@@ -14,31 +14,35 @@ import torch
 
 from timerewarder import api
 from timerewarder.config import to_dict
+from timerewarder.data.source import AS_THEY_ARE, Opening
 from timerewarder.data.videos import Video, read_videos
 from timerewarder.errors import UserError
 from timerewarder.files import read_json
-from timerewarder.models.checkpoint import CONFIG
+from timerewarder.models.checkpoint import CONFIG, EVALUATION
 from timerewarder.progress import track
 from timerewarder.report.clip import Clip
 from timerewarder.report.overlay import write_scores
 from timerewarder.report.page import write_page
+from timerewarder.report.rerun import import_rerun
 from timerewarder.rewards.reward import FrameReward
 
 
 def score_videos(
-    model: str, videos: Sequence[str], out: Path, fps: float | None = None, skip_bad: bool = False
+    model: str, videos: Sequence[str], out: Path, opening: Opening = AS_THEY_ARE, rerun: bool = False
 ) -> dict[str, Any]:
     """Write a table, a plot, an overlay video and the distance matrix for each video; returns the final values."""
+    if rerun:
+        import_rerun()  # what is missing must be known before the work
     reward = api.load(model)
-    found = deque(read_videos(videos, fps, skip_bad))
-    if not skip_bad:  # damage in the last video must show before anything is written for the first
+    found = deque(read_videos(videos, **vars(opening)))
+    if not opening.skip_bad:  # damage in the last video must show before anything is written for the first
         for video in track(found, "Checking videos"):
             deque(video.chunks(), maxlen=0)
     finals = {}
     # A video keeps its frames once they are decoded, so each is let go when it is done.
     for video in track((found.popleft() for _ in range(len(found))), "Scoring", total=len(found)):
         clip = make_clip(reward, video)
-        write_scores(clip, out)
+        write_scores(clip, out, rerun)
         finals[video.name] = float(clip.progress[-1])
     return {"out": str(out), "videos": len(finals), "final_progress": finals}
 
@@ -49,21 +53,22 @@ def report_run(
     failures: Sequence[str] = (),
     out: Path | None = None,
     clips: int = 6,
-    fps: float | None = None,
-    skip_bad: bool = False,
+    opening: Opening = AS_THEY_ARE,
 ) -> dict[str, Any]:
     """Write the page of a model, or of the model in a run folder, evaluating it first if new videos are named."""
     if clips < 0:
         raise UserError(f"--clips {clips} is negative: give how many videos of each kind to show")
     model = find_model(run)
-    evaluated = model / api.EVALUATION
+    evaluated = model / EVALUATION
     if not videos and not evaluated.exists():
         raise UserError(f"{model} has not been evaluated: name held-out videos with --videos DIR (and --failures DIR)")
-    if videos or failures or fps is not None:
-        last: dict[str, Any] = {"videos": (), "failures": (), "fps": None}
+    if videos or failures or opening != AS_THEY_ARE:
+        last: dict[str, Any] = {"videos": (), "failures": ()}
         last |= read_json(evaluated) if evaluated.exists() else {}
-        fps = last["fps"] if fps is None else fps
-        api.evaluate_model(model, videos or last["videos"], failures or last["failures"], fps=fps, skip_bad=skip_bad)
+        given = {name: value for name, value in vars(opening).items() if value not in (None, False)}
+        api.evaluate_model(
+            model, videos or last["videos"], failures or last["failures"], **{**vars(_opening(last)), **given}
+        )
     evaluation, reward = read_json(evaluated), api.load(model)
     shown = list(track(_clips(reward, evaluation, clips), "Drawing the page", total=_clip_count(evaluation, clips)))
     page = out or run / "report.html"
@@ -122,9 +127,13 @@ def _clips(reward: FrameReward, evaluation: dict[str, Any], count: int) -> Itera
     """The first `count` held-out videos, failures, and held-out videos reversed."""
     for kind, places in (("held-out", "videos"), ("failure", "failures"), ("reversed", "videos")):
         if evaluation[places]:
-            read = read_videos(evaluation[places], evaluation["fps"], evaluation.get("skip_bad", False))
-            for video in itertools.islice(read, count):
+            for video in itertools.islice(read_videos(evaluation[places], **vars(_opening(evaluation))), count):
                 yield make_clip(reward, video, kind)
+
+
+def _opening(evaluation: dict[str, Any]) -> Opening:
+    """How the videos of an evaluation were opened; what an old record does not tell is the default."""
+    return Opening(**{name: evaluation[name] for name in vars(AS_THEY_ARE) if name in evaluation})
 
 
 def _clip_count(evaluation: dict[str, Any], count: int) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from timerewarder.config import from_dict, nearest
 from timerewarder.errors import UserError
-from timerewarder.models.checkpoint import load_description
+from timerewarder.files import read_json
+from timerewarder.models.checkpoint import EVALUATION, load_description
 from timerewarder.rewards import (
     ads,
     from_init,
@@ -69,27 +71,60 @@ def preset_config(method: str, preset: str = "default") -> Any:
 
 
 def load_local(folder: Path) -> FrameReward:
-    """Read a model folder written by `save`."""
+    """Read a model folder written by `save`, and the evaluation beside it."""
     description = load_description(folder)
     entry = method_named(description.get("method", ""))
     config = from_dict(entry.config, description["config"], f"{folder}/config.json")
-    return entry.reward.from_checkpoint(config, description, folder)
+    reward = entry.reward.from_checkpoint(config, description, folder)
+    reward.evaluation = _last_evaluation(folder / EVALUATION)
+    return reward
 
 
 def load(model: str | Path) -> FrameReward:
     """Read a model from a folder, or from the Hub by its id (`user/model`)."""
+    return load_local(model_folder(model))
+
+
+def model_folder(model: str | Path, **download: Any) -> Path:
+    """Where a model's files are; fetches those of a Hub id, with options of `huggingface_hub.snapshot_download`."""
     folder = Path(model)
     if not folder.exists() and isinstance(model, str) and model.count("/") == 1 and not model.startswith((".", "/")):
-        folder = _download(model)
-    return load_local(folder)
+        return _download(model, **download)
+    return folder
 
 
-def _download(repo_id: str) -> Path:
+def _last_evaluation(path: Path) -> dict[str, Any] | None:
+    """What `evaluate` wrote; a model can be used, and evaluated again, without it."""
+    if not path.exists():
+        return None
+    try:
+        evaluation: Any = read_json(path)
+        if _is_evaluation(evaluation):
+            return dict(evaluation)
+        reason = f"{path} is not an evaluation"
+    except UserError as error:
+        reason = str(error)
+    warnings.warn(f"{reason}: run `timerewarder evaluate` again", stacklevel=2)
+    return None
+
+
+def _is_evaluation(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    finals = value.get("final_values")
+    return (
+        isinstance(value.get("metrics"), dict)
+        and isinstance(finals, dict)
+        and all(isinstance(of_kind, dict) for of_kind in finals.values())
+    )
+
+
+def _download(repo_id: str, **options: Any) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HTTPError
 
     try:
-        return Path(snapshot_download(repo_id, allow_patterns=["*.json", "*.safetensors"]))
+        return Path(snapshot_download(repo_id, allow_patterns=["*.json", "*.safetensors"], **options))
     except (HTTPError, OSError, ValueError) as error:  # refused or unreachable, not cached, not a name for a model
         reason = str(error).strip().split("\n")[0]
         raise UserError(

@@ -13,6 +13,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from timerewarder.config import to_dict
+from timerewarder.data.source import AS_THEY_ARE, Opening
 from timerewarder.data.store import FrameStore, open_store
 from timerewarder.rewards.reward import FrameReward
 from timerewarder.rewards.training import Batch, split, train
@@ -30,8 +31,7 @@ def fit_network(
     *,
     validate: Callable[[R, FrameStore], dict[str, float]] | None = None,
     remember: Callable[[R, FrameStore], None] = lambda reward, store: None,
-    fps: float | None = None,
-    skip_bad: bool = False,
+    opening: Opening = AS_THEY_ARE,
 ) -> R:
     """A `cls(config)` fitted on `videos`.
 
@@ -43,18 +43,11 @@ def fit_network(
         torch.manual_seed(config.training.seed)
         reward = cls(config)
     pre = reward.preprocessing
-    store = open_store(videos, pre.size, pre.how, fps, skip_bad)
+    store = open_store(videos, pre.size, pre.how, opening)
     store = store.stopped_at_rest() if config.stop_at_rest else store
     training, held = split(store.lengths, config.training)
     train_store, held_store = store.subset(training), store.subset(held)
-    reward.record = {
-        "videos": len(store),
-        "frames": int(store.lengths.sum()),
-        "longest_video": int(store.spans.max()),
-        "shortest_video": int(store.spans.min()),
-        "validation_videos": list(held_store.names),
-        "data": store.fingerprint,
-    }
+    reward.record = {**store.record, "validation_videos": list(held_store.names)}
     if sample is not None:
         if len(held) == 0:
             warnings.warn("nothing is left to validate on: the last weights are kept, not the best", stacklevel=2)

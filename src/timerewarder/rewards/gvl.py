@@ -32,6 +32,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from timerewarder.data.cache import cache_folder
+from timerewarder.data.source import AS_THEY_ARE, Opening
 from timerewarder.data.store import FrameStore, open_store
 from timerewarder.errors import UserError
 from timerewarder.models.chat import BadAnswer, Chat, Message, name_address
@@ -217,9 +218,7 @@ class GVL(PotentialReward):
         self.labels = torch.tensor(labels, dtype=torch.int64).reshape(-1, 3)
 
 
-def fit(
-    videos: Sources, config: Config, folder: Path | None = None, *, fps: float | None = None, skip_bad: bool = False
-) -> GVL:
+def fit(videos: Sources, config: Config, folder: Path | None = None, *, opening: Opening = AS_THEY_ARE) -> GVL:
     """Keep examples. Nothing is trained and nothing is asked, so `folder` stays empty."""
     if config.model is None:
         raise UserError("gvl asks a vision-language model: name it with --model, and its endpoint with --base-url")
@@ -227,15 +226,9 @@ def fit(
         raise UserError("without examples the model has to be told the task: give --task-text, or --examples 5")
     reward = GVL(config)
     pre = reward.preprocessing
-    store = open_store(videos, pre.size, pre.how, fps, skip_bad)
+    store = open_store(videos, pre.size, pre.how, opening)
     store = store.stopped_at_rest() if config.stop_at_rest else store
-    reward.record = {
-        "videos": len(store),
-        "frames": int(store.lengths.sum()),
-        "longest_video": int(store.spans.max()),
-        "shortest_video": int(store.spans.min()),
-        "data": store.fingerprint,
-    }
+    reward.record = store.record
     reward.remember(store)
     if config.base_url is not None:
         name_address(config.base_url)

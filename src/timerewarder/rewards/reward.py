@@ -12,7 +12,6 @@ Methods that learn from the agent as well derive from OnlineReward (rewards/onli
 from __future__ import annotations
 
 import itertools
-import sys
 import tempfile
 from collections import deque
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,8 @@ from timerewarder.config import to_dict
 from timerewarder.data.resize import resize
 from timerewarder.data.videos import check_frames
 from timerewarder.errors import UserError
-from timerewarder.models.checkpoint import WEIGHTS, load_tensors, save_checkpoint
+from timerewarder.files import write_json, write_text
+from timerewarder.models.checkpoint import EVALUATION, FORMAT, load_tensors, save_checkpoint
 from timerewarder.models.encoders import LEARNING_RATES, Encoder, EncoderName, Preprocessing, build_encoder
 from timerewarder.rewards.familiarity import Familiarity
 from timerewarder.rewards.training import Training
@@ -91,6 +91,7 @@ class FrameReward(nn.Module):
         self.encoder = encoder or build_encoder(config.encoder, config.encoder_weights, config.image_size, architecture)
         self.familiarity = Familiarity()
         self.record: dict[str, Any] = {}  # what the model was trained on and how well it did; saved with it
+        self.evaluation: dict[str, Any] | None = None  # evaluation.json of the folder that it was loaded from
 
     # A method gives the first of these, and the second if it knows distances ...
 
@@ -181,18 +182,24 @@ class FrameReward(nn.Module):
 
     def save(self, folder: str | Path) -> None:
         """Write the model as safetensors and JSON; `timerewarder.load` reads it back."""
-        description = {
+        save_checkpoint(Path(folder), self.description, self.state_dict())
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """All of the model but its weights, as plain JSON values."""
+        return {
+            "format": FORMAT,
             "method": self.method,
             "config": to_dict(self.config),
             "encoder": self.encoder.architecture,
             "record": self.record,
         }
-        save_checkpoint(Path(folder), description, self.state_dict())
 
     @classmethod
     def from_checkpoint(cls, config: Any, description: dict[str, Any], folder: Path) -> FrameReward:
         reward = cls(config, description["encoder"])
-        tensors = load_tensors(folder / WEIGHTS)
+        weights = folder / description["weights"]
+        tensors = load_tensors(weights)
         for name, empty in reward.familiarity.state_dict().items():  # models of before it was thought of have none
             tensors.setdefault(f"familiarity.{name}", empty)
         for name in cls.grown:
@@ -204,28 +211,36 @@ class FrameReward(nn.Module):
         try:
             reward.load_state_dict(tensors)
         except RuntimeError as error:
-            raise UserError(
-                f"{folder / WEIGHTS} does not fit {folder}'s configuration: {error}".replace("\n", " ")
-            ) from error
+            raise UserError(f"{weights} does not fit {folder}'s configuration: {error}".replace("\n", " ")) from error
         reward.record = description.get("record", {})
         return reward.eval()
 
-    def push_to_hub(self, repo_id: str, private: bool = False) -> str:
-        """Upload the model and a model card to the Hugging Face Hub (or $HF_ENDPOINT); returns the commit's address."""
+    def push_to_hub(self, repo_id: str, private: bool = False, license: str | None = None) -> str:
+        """Upload the model and a model card to the Hugging Face Hub (or $HF_ENDPOINT); returns the commit's address.
+
+        The card tells the metrics of `evaluation`, which `load` takes from the model's folder. `license` is an
+        identifier of the Hub, such as "mit"; without one the card names none.
+        """
         from huggingface_hub import HfApi
         from huggingface_hub.errors import HTTPError
 
-        from timerewarder.rewards.card import model_card
+        from timerewarder.rewards.card import model_card, without_places
 
         api = HfApi()
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
-            about = (sys.modules[type(self).__module__].__doc__ or "").split("\n\n")[0]  # its file says it first
-            card = model_card(repo_id, self.method, about, self.record)
-            Path(folder, "README.md").write_text(card, encoding="utf-8")
+            if self.evaluation is not None:
+                write_json(Path(folder, EVALUATION), without_places(self.evaluation))
+            write_text(Path(folder, "README.md"), model_card(self, repo_id, license))
             try:
                 api.create_repo(repo_id, private=private, exist_ok=True)
-                return str(api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message="Upload reward model"))
+                commit = api.upload_folder(
+                    repo_id=repo_id,
+                    folder_path=folder,
+                    commit_message="Upload reward model",
+                    delete_patterns=EVALUATION,  # that of another model, if this one has none
+                )
+                return str(commit)
             except (HTTPError, OSError, ValueError) as error:  # refused, unreachable, not a name for a model
                 reason = str(error).strip().split("\n")[0]
                 raise UserError(
