@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: quickstart test check gl clean
+.PHONY: quickstart test check gl chromium clean
 
 quickstart: $(VENV)/.quickstart gl
 	$(BIN)/timerewarder quickstart
 
-test: $(VENV)/.test gl
+test: $(VENV)/.test gl chromium
 	$(BIN)/python -m pytest
 
 check: $(VENV)/.test
@@ -37,6 +37,10 @@ $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 # Headless OpenGL: install it where that is allowed, otherwise say what to install.
 gl:
 	@sh tools/headless-gl.sh
+
+# The browser that the page is tested in.
+chromium:
+	@sh tools/chromium.sh
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info src/*.egg-info

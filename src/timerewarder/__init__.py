@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from timerewarder.api import evaluate, fit, load
+    from timerewarder.client import Client
     from timerewarder.data.videos import Video, read_videos
     from timerewarder.envs.learned import FinalFrame, LearnedReward, VectorLearnedReward
     from timerewarder.errors import UserError
@@ -19,6 +20,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.1.0"
 __all__ = [
+    "Client",
     "FinalFrame",
     "LearnedReward",
     "UserError",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Client": "client",
     "evaluate": "api",
     "fit": "api",
     "load": "api",
