@@ -1,8 +1,12 @@
 """What the README shows is what there is: its Python runs, its commands run, the options and files it names exist."""
 
+import contextlib
 import functools
+import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +21,7 @@ from tests.test_cli import run
 from timerewarder.cli import VERBS
 
 ROOT = Path(__file__).parents[1]
+LEROBOT = Path(__file__).parent / "data" / "lerobot" / "lerobot_v3_small"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BRIEF = {**QUICK, "epoch_frames": 1600, "validate_every": 400}
 # What makes a verb as short as a test may be; everything else is run as it is written.
@@ -62,9 +67,32 @@ def make_videos(path):
     """Short videos where the README supposes some: a file, or a folder of them."""
     if Path(path).exists():
         return
+    if Path(path).name == "lerobot":
+        shutil.copytree(LEROBOT, path)
+        return
     files = [path] if Path(path).suffix else [f"{path}/{number}.mp4" for number in range(4)]
     for number, file in enumerate(files):
         encode(Path(file), crossing(number + len(str(path)), 12))
+
+
+@contextlib.contextmanager
+def served(*arguments):
+    """`timerewarder serve`, at a port that is free; gives its address."""
+    command = [sys.executable, "-m", "timerewarder", "serve", *arguments, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "NO_COLOR": "1"}) as process:
+        lines = []
+        try:
+            for line in process.stderr:
+                lines.append(line)
+                if found := re.search(r"http://[\d.]+:\d+", line):
+                    yield found[0]
+                    break
+            else:
+                raise AssertionError("".join(lines))
+        finally:
+            process.terminate()
+            process.stderr.read()
+    assert process.returncode in (0, -signal.SIGTERM)
 
 
 def test_there_is_something_to_test():
@@ -84,16 +112,25 @@ def test_python(block, home, monkeypatch):
         tr.fit("videos", "model")
     frames = crossing(5)
     code = re.sub(r"^.*push_to_hub.*$", "", block, flags=re.M)  # to whom? tests/test_hub.py has a Hub
-    exec(compile(code, "README.md", "exec"), {"frames": frames, "first_frame": frames[0], "frame": frames[1]})
+    with contextlib.ExitStack() as stack:
+        if "tr.Client" in block:
+            tr.fit("videos", "model")
+            code = code.replace("http://127.0.0.1:8000", stack.enter_context(served("model")))
+        exec(compile(code, "README.md", "exec"), {"frames": frames, "first_frame": frames[0], "frame": frames[1]})
 
 
 @pytest.mark.parametrize("block", SHELL)
 def test_commands(block, home):
     for verb, *arguments in commands(block, "timerewarder"):
-        made = {arguments[at + 1] for at, word in enumerate(arguments) if word == "--out"}
+        made = {arguments[at + 1] for at, word in enumerate(arguments) if word in ("--out", "--camera")}
         for word in arguments:
             if re.search(r"/$|\.[a-z]\w{2,3}$", word) and word not in made:
                 make_videos(word)
+        if verb == "serve":
+            make_videos("videos")
+            tr.fit("videos", "model", **BRIEF)
+            with served(*arguments):
+                continue
         finished = run(*shortened(verb, arguments))
         assert finished.code == 0, f"timerewarder {verb} {shlex.join(arguments)}\n{finished.err}"
 

@@ -18,18 +18,29 @@ from tyro.conf import OmitArgPrefixes, Positional
 from timerewarder.config import nearest
 from timerewarder.errors import UserError
 from timerewarder.progress import console
+from timerewarder.serve.limits import Limits
 
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object as the last line of the output.")]
 Fps = Annotated[float | None, tyro.conf.arg(help="Resample every video to this rate; default: its own frames.")]
 SkipBad = Annotated[
     bool, tyro.conf.arg(help="Leave out videos that cannot be read, with a warning, instead of stopping.")
 ]
+Camera = Annotated[
+    str | None, tyro.conf.arg(metavar="KEY", help="Of LeRobot datasets: camera to look at; default: the only one.")
+]
+Task = Annotated[
+    str | None,
+    tyro.conf.arg(
+        metavar="TEXT", help="Of LeRobot datasets: only episodes of this task (its whole text); default: all."
+    ),
+]
 Model = Annotated[str, tyro.conf.arg(metavar="MODEL", help="Model folder, or a Hub id.")]
 Videos = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
         metavar="VIDEO...",
-        help="Files and folders, mixed at will: mp4, mov, webm, mkv, avi, gif, npz, npy, folders of images.",
+        help="Files and folders, mixed at will: mp4, mov, webm, mkv, avi, gif, npz, npy, folders of images, "
+        "LeRobot datasets (v3; folders or Hub ids).",
     ),
 ]
 
@@ -81,6 +92,8 @@ def evaluate(
     model: Positional[Model],
     videos: Positional[Videos],
     failures: tuple[str, ...] = (),
+    camera: Camera = None,
+    task: Task = None,
     fps: Fps = None,
     skip_bad: SkipBad = False,
     json: Json = False,
@@ -92,13 +105,16 @@ def evaluate(
     """
     from timerewarder import api
 
-    return api.evaluate_model(model, videos, failures, fps=fps, skip_bad=skip_bad)
+    return api.evaluate_model(model, videos, failures, fps=fps, skip_bad=skip_bad, camera=camera, task=task)
 
 
 def score(
     model: Positional[Model],
     videos: Positional[Videos],
     out: Path,
+    camera: Camera = None,
+    task: Task = None,
+    rerun: bool = False,
     fps: Fps = None,
     skip_bad: SkipBad = False,
     json: Json = False,
@@ -107,10 +123,12 @@ def score(
 
     Args:
         out: Folder to write to.
+        rerun: Also write NAME.rrd, with video, curves and matrix for the Rerun viewer.
     """
+    from timerewarder.data.source import Opening
     from timerewarder.report.run import score_videos
 
-    return score_videos(model, videos, out, fps=fps, skip_bad=skip_bad)
+    return score_videos(model, videos, out, Opening(fps, skip_bad, camera, task), rerun=rerun)
 
 
 def compare(
@@ -124,6 +142,8 @@ def compare(
     encoder_weights: str | None = None,
     seed: int = 0,
     options: Path | None = None,
+    camera: Camera = None,
+    task: Task = None,
     fps: Fps = None,
     skip_bad: SkipBad = False,
     json: Json = False,
@@ -142,10 +162,11 @@ def compare(
         seed: Seed of every fit.
         options: JSON file with options of single methods, such as {"gvl": {"model": "gemini-2.5-pro"}}.
     """
+    from timerewarder.data.source import Opening
     from timerewarder.evaluation.comparison import Data
     from timerewarder.report.comparison import compare_methods
 
-    data = Data(train, test, failures, fps=fps, skip_bad=skip_bad)
+    data = Data(train, test, failures, Opening(fps, skip_bad, camera, task))
     shared = {"encoder": encoder, "encoder_weights": encoder_weights, "minutes": minutes, "seed": seed}
     return compare_methods(methods, data, out, shared, options)
 
@@ -157,6 +178,8 @@ def features(
     heldout: tuple[str, ...] = (),
     failures: tuple[str, ...] = (),
     clips: int = 6,
+    camera: Camera = None,
+    task: Task = None,
     fps: Fps = None,
     skip_bad: SkipBad = False,
     json: Json = False,
@@ -171,9 +194,10 @@ def features(
         failures: Videos of failed attempts, drawn beside the successes.
         clips: How many videos of each kind to draw.
     """
+    from timerewarder.data.source import Opening
     from timerewarder.report.features import draw_features
 
-    return draw_features(models, out, train, heldout, failures, clips, fps=fps, skip_bad=skip_bad)
+    return draw_features(models, out, train, heldout, failures, clips, Opening(fps, skip_bad, camera, task))
 
 
 def report(
@@ -182,6 +206,8 @@ def report(
     failures: tuple[str, ...] = (),
     out: Path | None = None,
     clips: int = 6,
+    camera: Camera = None,
+    task: Task = None,
     fps: Fps = None,
     skip_bad: SkipBad = False,
     json: Json = False,
@@ -195,12 +221,79 @@ def report(
         out: The page; default: report.html in the run folder.
         clips: How many videos of each kind to show.
     """
+    from timerewarder.data.source import Opening
     from timerewarder.report.curves import is_policy_run, report_policies
     from timerewarder.report.run import report_run
 
     if len(runs) != 1 or is_policy_run(runs[0]):
         return report_policies(runs, out)
-    return report_run(runs[0], videos, failures, out, clips, fps=fps, skip_bad=skip_bad)
+    return report_run(runs[0], videos, failures, out, clips, Opening(fps, skip_bad, camera, task))
+
+
+def label(
+    model: Positional[Model],
+    videos: Positional[Videos],
+    out: Path,
+    camera: Camera = None,
+    task: Task = None,
+    shard: int = 8,
+    ray: Annotated[str | None, tyro.conf.arg(metavar="[ADDRESS]")] = None,
+    fps: Fps = None,
+    skip_bad: SkipBad = False,
+    json: Json = False,
+) -> dict[str, Any]:
+    """Label every frame of a dataset with reward and progress: a parquet file, for LeRobot with the columns it reads.
+
+    Args:
+        out: Folder to write timerewarder_progress.parquet to; run again, an interrupted job goes on.
+        shard: Videos that are labelled and written together; a kill loses at most that many.
+        ray: Score on the Ray cluster at this address (such as auto, or host:6379); without an address, on one that is
+            started here.
+    """
+    from timerewarder.data.source import Opening
+    from timerewarder.label import label as write_labels
+
+    return write_labels(model, videos, out, Opening(fps, skip_bad, camera, task), shard=shard, ray=ray)
+
+
+def serve(
+    models: Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="MODEL...")]],
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    token: str | None = None,
+    limits: OmitArgPrefixes[Limits] = Limits(),  # noqa: B008  # frozen
+    json: Json = False,
+) -> dict[str, Any]:
+    """Serve models: a page to look at videos beside their curves, and an API that scores videos and streams of frames.
+
+    Args:
+        models: Model folders or Hub ids; the page overlays them on each video.
+        host: Address to listen at; one that others can reach, such as 0.0.0.0, needs a token.
+        port: Port to listen at; 0: any that is free.
+        token: What clients must send as `Authorization: Bearer TOKEN`; default: $TIMEREWARDER_TOKEN, or none.
+    """
+    from timerewarder.serve.run import serve as serve_models
+
+    return serve_models(models, host, port, token, limits)
+
+
+def push(
+    model: Positional[Model],
+    repo_id: Positional[Annotated[str, tyro.conf.arg(metavar="USER/NAME")]],
+    private: bool = False,
+    license: str | None = None,
+    json: Json = False,
+) -> dict[str, Any]:
+    """Upload a model to the Hugging Face Hub, with a card: metrics, training data, options, an example.
+
+    Args:
+        repo_id: Where to; it is made if it does not exist. Log in first: `hf auth login`, or HF_TOKEN.
+        private: Make it private, if it is new.
+        license: Identifier that the card names, such as mit.
+    """
+    from timerewarder import api
+
+    return {"model": model, "commit": api.load(model).push_to_hub(repo_id, private, license)}
 
 
 def quickstart(
@@ -246,6 +339,8 @@ def fit(arguments: Sequence[str]) -> dict[str, Any]:
             _help(Path | None, "JSON file with the method's options, such as a model's config.json."),
             None,
         ),
+        ("camera", Camera, None),
+        ("task", Task, None),
         ("fps", Fps, None),
         ("skip_bad", SkipBad, False),
         ("overwrite", _help(bool, "Replace the model in --out if there is one."), False),
@@ -262,6 +357,8 @@ def fit(arguments: Sequence[str]) -> dict[str, Any]:
         config=getattr(given, name),
         fps=given.fps,
         skip_bad=given.skip_bad,
+        camera=given.camera,
+        task=given.task,
         overwrite=given.overwrite,
     )
     return {"model": str(given.out), "method": method, **reward.record}
@@ -335,6 +432,9 @@ VERBS: dict[str, Callable[..., dict[str, Any]]] = {
     "score": score,
     "compare": compare,
     "features": features,
+    "label": label,
+    "serve": serve,
+    "push": push,
     "train": train,
     "report": report,
     "quickstart": quickstart,
@@ -349,6 +449,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         _say(f"error: {error}", "red")
         sys.exit(2)
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except OSError as error:
         if error.filename is None:
             raise
@@ -373,6 +476,8 @@ def _run(arguments: list[str]) -> None:
         print(f"timerewarder {version('timerewarder')}")
         return
     verb, *rest = arguments
+    if verb == "label":
+        rest = _with_value(rest, "--ray", "local")
     if verb not in VERBS:
         raise UserError(f"unknown verb {verb!r}{nearest(verb, VERBS)}")
     result = (
@@ -399,6 +504,15 @@ def _overview() -> str:
 
 def _help(kind: Any, text: str) -> Any:
     return Annotated[kind, tyro.conf.arg(help=text)]
+
+
+def _with_value(arguments: list[str], flag: str, value: str) -> list[str]:
+    """`arguments` with `value` put after a `flag` that stands without one."""
+    bare = [
+        argument == flag and (position + 1 == len(arguments) or arguments[position + 1].startswith("-"))
+        for position, argument in enumerate(arguments)
+    ]
+    return [part for argument, alone in zip(arguments, bare, strict=True) for part in [argument, value][: 1 + alone]]
 
 
 def _peek(arguments: Sequence[str], flag: str, default: str) -> str:
