@@ -99,6 +99,8 @@ def _checked_token(token: str | None, host: str) -> str | None:
 
 def _bind(host: str, port: int) -> socket.socket:
     """Take the port before the models are loaded, so that a busy one is known at once."""
+    if not 0 <= port <= 65535:
+        raise UserError(f"--port {port} is not a port: choose 1 to 65535, or 0 for any that is free")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -108,8 +110,8 @@ def _bind(host: str, port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         return listener
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
+        reason = error.strerror or error
         raise UserError(f"cannot listen at {host} port {port} ({reason}): choose another --port, 0 for any") from None
 
 

@@ -45,7 +45,7 @@ async def receive_video(request: Request, limits: Limits, folder: Path) -> tuple
         form = _Form(out)
         try:
             parser = MultipartParser(boundary, form.callbacks())  # type: ignore[arg-type]
-            async for chunk in _limited(request, limits, limits.upload_bytes + MULTIPART_OVERHEAD):
+            async for chunk in _limited(request, limits, limits.upload_bytes, MULTIPART_OVERHEAD):
                 parser.write(chunk)
         except FormParserError:
             raise ApiError(400, "bad_form", "the form is damaged: send it with curl -F or a library") from None
@@ -94,10 +94,10 @@ class _whole:
             self.file.unlink(missing_ok=True)
 
 
-async def _limited(request: Request, limits: Limits, most: int) -> AsyncIterator[bytes]:
-    """The body, chunk by chunk, until it is too long, too slow or broken off."""
+async def _limited(request: Request, limits: Limits, most: int, around: int = 0) -> AsyncIterator[bytes]:
+    """The body, chunk by chunk, until it is slow, broken off or longer than `most` bytes and what is `around` them."""
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > most:
+    if declared.isdecimal() and int(declared) > most + around:
         raise too_large(most)
     size, chunks = 0, request.stream().__aiter__()
     while True:
@@ -110,7 +110,7 @@ async def _limited(request: Request, limits: Limits, most: int) -> AsyncIterator
         except ClientDisconnect:
             raise ApiError(400, "half_upload", "the upload was broken off: send it again") from None
         size += len(chunk)
-        if size > most:
+        if size > most + around:
             raise too_large(most)
         yield chunk
 
