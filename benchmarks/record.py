@@ -17,6 +17,7 @@ COMMANDS = {
     "memory": "python benchmarks/memory.py --json",
     "agent": "python benchmarks/agent.py --json",
     "matching": "python benchmarks/matching.py --json",
+    "serve": "python benchmarks/serve.py --json",
     "pairing": "python benchmarks/pairing.py --seeds 3 --frames 12000 --out results/pairing.csv --json",
 }
 

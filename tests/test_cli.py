@@ -288,11 +288,12 @@ def options_in_help(*arguments):
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("fit", "train")])
 def test_help_explains_every_option_with_its_default(verb):
     found = options_in_help(verb)
-    for name, parameter in inspect.signature(VERBS[verb]).parameters.items():
-        text = (
-            found.get(name.replace("_", "-"))
-            or found[{"model": "MODEL", "models": "MODEL...", "videos": "VIDEO...", "runs": "RUN..."}[name]]
-        )
+    shown = {"model": "MODEL", "models": "MODEL...", "videos": "VIDEO...", "runs": "RUN...", "repo_id": "REPO"}
+    options = dict(inspect.signature(VERBS[verb]).parameters)
+    if "limits" in options:
+        options.update(inspect.signature(type(options.pop("limits").default)).parameters)
+    for name, parameter in options.items():
+        text = found.get(name.replace("_", "-")) or found[shown[name]]
         assert len(re.findall(r"[a-z]{2,}", text)) > 2, f"{verb} {name}: {text}"
         if parameter.default is inspect.Parameter.empty:
             assert "(required)" in text or name in ("models", "videos", "runs")

@@ -279,7 +279,7 @@ def serve(
 
 def push(
     model: Positional[Model],
-    repo_id: Positional[Annotated[str, tyro.conf.arg(metavar="USER/NAME")]],
+    repo_id: Positional[Annotated[str, tyro.conf.arg(metavar="REPO")]],
     private: bool = False,
     license: str | None = None,
     json: Json = False,
@@ -287,7 +287,7 @@ def push(
     """Upload a model to the Hugging Face Hub, with a card: metrics, training data, options, an example.
 
     Args:
-        repo_id: Where to; it is made if it does not exist. Log in first: `hf auth login`, or HF_TOKEN.
+        repo_id: Where to, as user/name; it is made if it does not exist. Log in first: `hf auth login`, or HF_TOKEN.
         private: Make it private, if it is new.
         license: Identifier that the card names, such as mit.
     """

@@ -94,7 +94,7 @@ def model(request: pytest.FixtureRequest, videos: Path, tmp_path_factory: pytest
 
 
 def test_a_policy_trains_and_resumes_on_every_such_method(model: str, tmp_path: Path) -> None:
-    config = replace(TINY, frames=180, reward_every=2)
+    config = replace(TINY, frames=120, eval_episodes=1, reward_every=2)
     train_policy("drawer-open", model, tmp_path / "whole", config)
     train_policy("drawer-open", model, tmp_path / "parts", replace(config, frames=60), keep_replay=True)
     train_policy("drawer-open", model, tmp_path / "parts", config, resume=True)

@@ -106,35 +106,43 @@ def command(out: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "timerewarder", "train", *options.split(), *small.split(), "--out", str(out), *more]
 
 
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    for _ in range(1200):
-        if path.exists() or process.poll() is not None:
-            return
+def saved_steps(run: Path) -> int:
+    """Steps of the agent that the checkpoint holds; 0 without one."""
+    state = run / "checkpoint" / "state.json"
+    return json.loads(state.read_text())["counters"]["agent_steps"] if state.exists() else 0
+
+
+def stopped(run: Path, how: signal.Signals, *more: str) -> tuple[subprocess.Popen[str], str]:
+    """A training that is stopped, with its worker, as soon as it has saved something new; what it printed."""
+    pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    before, process = saved_steps(run), subprocess.Popen(command(run, *more), start_new_session=True, **pipes)
+    while saved_steps(run) == before and process.poll() is None:
         time.sleep(0.1)
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_run_goes_on(how: signal.Signals, tmp_path: Path) -> None:
-    """Killed with its worker, as a batch system does."""
-    process = subprocess.Popen(
-        command(tmp_path / "run"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    wait_for(tmp_path / "run" / "checkpoint" / "state.json", process)
     os.killpg(process.pid, how)
     output, errors = process.communicate(timeout=120)
-    if how == signal.SIGTERM:
-        assert process.returncode == 0, errors
-        assert "complete                False" in output
-    saved = json.loads((tmp_path / "run" / "checkpoint" / "state.json").read_text())["counters"]["agent_steps"]
+    return process, output + errors
+
+
+def test_a_killed_run_goes_on(tmp_path: Path) -> None:
+    """Killed at once, then ended as a batch system does it, then left to finish."""
+    run = tmp_path / "run"
+    stopped(run, signal.SIGKILL)
+    killed_at = saved_steps(run)
+    process, said = stopped(run, signal.SIGTERM, "--resume")
+    assert f"going on from {2 * killed_at:,} frames" in said
+    assert process.returncode == 0, said
+    assert "complete                False" in said
+    ended_at = saved_steps(run)
+    assert ended_at > killed_at
     done = subprocess.run(
-        command(tmp_path / "run", "--resume", "--json", "--frames", str(2 * saved + 100)),
+        command(run, "--resume", "--json", "--frames", str(2 * ended_at + 100)),
         capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["complete"]
-    assert result["agent_steps"] >= saved + 50
-    assert f"going on from {2 * saved:,} frames" in done.stderr
+    assert result["agent_steps"] >= ended_at + 50
+    assert f"going on from {2 * ended_at:,} frames" in done.stderr
 
 
 def test_bad_input_is_one_line(model: str, tmp_path: Path) -> None:

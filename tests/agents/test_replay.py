@@ -121,7 +121,7 @@ def draw(replay: Replay, seed: int = 0) -> Transitions:
     return replay.sample(np.random.default_rng(seed), 64, 0.9, 2.0, shift=1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     episodes=st.lists(st.tuples(st.integers(0, 12), st.booleans()), min_size=1, max_size=12),
     stack=st.integers(1, 4),

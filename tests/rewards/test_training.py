@@ -93,16 +93,17 @@ def test_two_processes_through_accelerate(videos, heldout, tmp_path):
 
 
 def test_same_fit_again_loads_the_model(videos, tmp_path):
-    first = tr.fit(videos, tmp_path / "m", **QUICK)
+    brief = {**QUICK, "epoch_frames": 800, "validate_every": 400}
+    first = tr.fit(videos, tmp_path / "m", **brief)
     stamp = (tmp_path / "m" / "weights.safetensors").stat().st_mtime_ns
-    again = tr.fit(videos, tmp_path / "m", **QUICK)
+    again = tr.fit(videos, tmp_path / "m", **brief)
     assert (tmp_path / "m" / "weights.safetensors").stat().st_mtime_ns == stamp
     assert np.array_equal(first.score(crossing(9)), again.score(crossing(9)))
     with pytest.raises(UserError, match=r"other settings \(bins\).*--overwrite"):
-        tr.fit(videos, tmp_path / "m", bins=10, **QUICK)
+        tr.fit(videos, tmp_path / "m", bins=10, **brief)
     with pytest.raises(UserError, match=r"other settings \(videos\)"):
-        tr.fit([videos / "crossing_00.npy", videos / "crossing_01.npy"], tmp_path / "m", **QUICK)
-    assert tr.fit(videos, tmp_path / "m", overwrite=True, bins=10, **QUICK).config.bins == 10
+        tr.fit([videos / "crossing_00.npy", videos / "crossing_01.npy"], tmp_path / "m", **brief)
+    assert tr.fit(videos, tmp_path / "m", overwrite=True, bins=10, **brief).config.bins == 10
 
 
 def test_a_folder_that_is_no_model_is_left_alone(videos, tmp_path):
