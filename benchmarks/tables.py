@@ -46,7 +46,7 @@ def voc() -> str:
 
 
 def speed() -> str:
-    render, score, memory, pairing, agent = map(load, ("render", "score", "memory", "pairing", "agent"))
+    render, score, memory, pairing, agent, serve = map(load, ("render", "score", "memory", "pairing", "agent", "serve"))
     slowest = min(task["fast_vs_default"] for task in render["tasks"].values())
     return "\n".join(
         [
@@ -69,6 +69,11 @@ def speed() -> str:
             f"| what the learned reward adds to a step of training, and the preset `cpu` against `paper` "
             f"| {agent['reward_adds']:.0%}; {agent['cpu_over_paper']:.0f} times the frames a second "
             f"| `{agent['command']}` |",
+            f"| streams of {serve['clients']} clients of `serve` against one, on {serve['cores']} cores that the "
+            f"clients share | {serve['many_of_one']:.1f} times the requests a second, "
+            f"{serve['many_of_encoder_at_mean_batch']:.0%} of the encoder's own rate at the same batches; p50 "
+            f"{serve['many_clients']['p50_ms']:.0f} ms, p99 {serve['many_clients']['p99_ms']:.0f} ms (one client: "
+            f"{serve['one_client']['p50_ms']:.1f} and {serve['one_client']['p99_ms']:.1f}) | `{serve['command']}` |",
         ]
     )
 
