@@ -132,6 +132,9 @@ def test_mistakes_are_told(model: str, heldout: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--shard"):
         label(model, SMALL, tmp_path / "a", shard=0)
     assert not (tmp_path / "a").exists()
+    for address in ("127.0.0.1:9", "nowhere"):
+        with pytest.raises(UserError, match=f"no Ray cluster at {address} .*: start one"):
+            label(model, SMALL, tmp_path / "ray", ray=address)
     label(model, heldout, tmp_path / "b")
     with pytest.raises(UserError, match=r"something else \(data\)"):
         label(model, SMALL, tmp_path / "b")

@@ -93,7 +93,7 @@ class Job:
         features = torch.cat([self.reward.encode(chunk) for chunk in video.chunks()])
         rewards = self.reward.compare(features).cpu().numpy()
         frames = np.arange(len(rewards))
-        progress = rewards.cumsum(dtype=np.float32) / np.float32(self.reward.scale if self.reward.is_value else 1)
+        progress = self.reward.progress(rewards)
         values = {"frame_index": frames, "reward": rewards}
         if video.episode is None:
             return {**values, "video": [video.name] * len(frames), "time": frames / video.fps, "progress": progress}

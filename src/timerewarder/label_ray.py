@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ def score_on_ray(job: Job, numbers: Sequence[int], address: str) -> Iterator[Sco
     began = not ray.is_initialized()
     if began:
         try:
+            _knock(address)
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
             reason = str(error).strip().split("\n")[0]
@@ -63,3 +65,10 @@ def score_on_ray(job: Job, numbers: Sequence[int], address: str) -> Iterator[Sco
     finally:
         if began:
             ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """OSError at once if nobody is there: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host:
+        socket.create_connection((host, int(port)), timeout=10).close()

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from timerewarder import api
@@ -108,7 +107,7 @@ def make_clip(reward: FrameReward, video: Video, kind: str = "held-out") -> Clip
         frames=frames,
         fps=video.fps,
         rewards=rewards,
-        progress=rewards.cumsum(dtype=np.float32) / np.float32(reward.scale if reward.is_value else 1),
+        progress=reward.progress(rewards),
         distances=None if distances is None else distances.cpu().numpy(),
         unit=reward.unit(len(frames)),
         is_value=reward.is_value,

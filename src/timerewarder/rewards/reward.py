@@ -120,6 +120,15 @@ class FrameReward(nn.Module):
         return 1.0
 
     @property
+    def whole(self) -> float:
+        """What a running sum of rewards is divided by to be progress; 1 for a method that has none."""
+        return self.scale if self.is_value else 1.0
+
+    def progress(self, rewards: np.ndarray) -> np.ndarray:
+        """Rewards (T,) of an episode -> their running sum as a share of the task, float32 (T,)."""
+        return rewards.cumsum(dtype=np.float32) / np.float32(self.whole)
+
+    @property
     def discount(self) -> float | None:
         """The discount factor that an agent is to use, for a method that says so."""
         return None

@@ -29,7 +29,7 @@ class Episode(Stream):
     def __init__(self, reward: FrameReward) -> None:
         super().__init__(reward)
         self.steps, self.sum = 0, np.float32(0)
-        self._scale = np.float32(reward.scale if reward.is_value else 1)
+        self._scale = np.float32(reward.whole)
 
     @property
     def has_begun(self) -> bool:

@@ -55,8 +55,7 @@ def encode(
 def compare(reward: FrameReward, features: Tensor) -> Scores:
     """Features (T, D) -> what the model says of the video."""
     rewards = reward.compare(features.to(reward.device)).cpu().numpy()
-    scale = np.float32(reward.scale if reward.is_value else 1)
-    return Scores(rewards, rewards.cumsum(dtype=np.float32) / scale)
+    return Scores(rewards, reward.progress(rewards))
 
 
 @torch.no_grad()
