@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ def train_policy(
         kept = judge.features if judge else 0
         needed = bytes_needed(config.replay_capacity, worker.shape, worker.actions, kept)
         console.print(f"replay: {config.replay_capacity:,} frames, {needed / 1e9:.2f} GB when full", highlight=False)
-        loop = Loop(reward, config, folder, worker, judge, lambda *seen: film(out, *seen))
+        filmed = partial(film, out, is_value=model is None or model.is_value)
+        loop = Loop(reward, config, folder, worker, judge, filmed)
         if folder.started:
             loop.resume()
             console.print(f"going on from {loop.env_frames:,} frames", highlight=False)
@@ -92,7 +94,7 @@ def imitate_policy(task: str, demos: Path, out: Path, config: bco.Config, *, res
     folder = RunFolder(out, _imitation("bco", task, demos, config), resume)
     torch.set_flush_denormal(True)
     with Worker(demonstrations.setting, beside=False) as worker:
-        loop = bco.Loop(demonstrations, config, folder, worker, lambda *seen: film(out, *seen))
+        loop = bco.Loop(demonstrations, config, folder, worker, partial(film, out))
         if folder.started:
             loop.resume()
             console.print(f"going on from {loop.env_frames:,} frames", highlight=False)
@@ -158,13 +160,14 @@ def check_reward(reward: str, model: FrameReward | None, config: Config) -> None
         raise UserError(f"{reward} was fitted to pictures of {sees} px, not {config.size}: pass --size {sees}")
 
 
-def film(run: Path, env_frames: int, episodes: Sequence[Episode]) -> None:
+def film(run: Path, env_frames: int, episodes: Sequence[Episode], is_value: bool = True) -> None:
     """Write the first episode of an evaluation as a video, the reward's running sum beside it."""
     for episode in episodes[:1]:
         assert episode.frames is not None
         rewards = np.concatenate([[0.0], episode.dense]).astype(np.float32)
         clip = Clip(
             name=f"{env_frames} frames", kind="held-out", frames=episode.frames, fps=10.0,
-            rewards=rewards, progress=rewards.cumsum(dtype=np.float32), distances=None, unit=len(rewards),
+            rewards=rewards, progress=rewards.cumsum(dtype=np.float32), distances=None,
+            unit=len(rewards), is_value=is_value,
         )  # fmt: skip
         write_overlay(clip, run / "videos" / f"frames_{env_frames:08d}.mp4")

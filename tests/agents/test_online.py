@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from safetensors.numpy import load_file
 
 import timerewarder as tr
 from tests.conftest import QUICK
+from tests.test_cli import run as cli
 from timerewarder.agents.bc import Config as CloneConfig
 from timerewarder.agents.drqv2 import Config as AgentConfig
 from timerewarder.agents.online import Config, Stack
@@ -100,10 +102,10 @@ def test_beside_equals_in_between(model: str, tmp_path: Path) -> None:
         assert np.array_equal(tensor, beside[name]), name
 
 
-def command(out: Path, *more: str) -> list[str]:
-    options = "--task drawer-open --reward sparse --obs state --frames 4000 --eval-every 200 --eval-episodes 1"
-    small = "--horizon 20 --size 32 --batch 16 --hidden 16 --trunk 8 --random-steps 10 --seed-frames 40"
-    return [sys.executable, "-m", "timerewarder", "train", *options.split(), *small.split(), "--out", str(out), *more]
+OPTIONS = shlex.split(
+    "--task drawer-open --reward sparse --obs state --eval-every 200 --eval-episodes 1 --horizon 20 --size 32 "
+    "--batch 16 --hidden 16 --trunk 8 --random-steps 10 --seed-frames 40"
+)
 
 
 def saved_steps(run: Path) -> int:
@@ -115,7 +117,8 @@ def saved_steps(run: Path) -> int:
 def stopped(run: Path, how: signal.Signals, *more: str) -> tuple[subprocess.Popen[str], str]:
     """A training that is stopped, with its worker, as soon as it has saved something new; what it printed."""
     pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    before, process = saved_steps(run), subprocess.Popen(command(run, *more), start_new_session=True, **pipes)
+    command = [sys.executable, "-m", "timerewarder", "train", *OPTIONS, "--frames", "4000", "--out", str(run), *more]
+    before, process = saved_steps(run), subprocess.Popen(command, start_new_session=True, **pipes)
     while saved_steps(run) == before and process.poll() is None:
         time.sleep(0.1)
     os.killpg(process.pid, how)
@@ -134,15 +137,12 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
     assert "complete                False" in said
     ended_at = saved_steps(run)
     assert ended_at > killed_at
-    done = subprocess.run(
-        command(run, "--resume", "--json", "--frames", str(2 * ended_at + 100)),
-        capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout.splitlines()[-1])
+    done = cli("train", *OPTIONS, "--out", run, "--resume", "--json", "--frames", 2 * ended_at + 100)
+    assert done.code == 0, done.err
+    result = json.loads(done.out.splitlines()[-1])
     assert result["complete"]
     assert result["agent_steps"] >= ended_at + 50
-    assert f"going on from {2 * ended_at:,} frames" in done.stderr
+    assert f"going on from {2 * ended_at:,} frames" in done.err
 
 
 def test_bad_input_is_one_line(model: str, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 
 from timerewarder.data.store import FrameStore
@@ -83,6 +82,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def auroc(positives: Iterable[float], negatives: Iterable[float]) -> float:
     """Probability that a positive ranks above a negative, ties counting half."""
     high, low = np.asarray(list(positives)), np.asarray(list(negatives))
+    from scipy.stats import rankdata  # takes a second to import, which most commands need not wait for
+
     ranks = rankdata(np.concatenate([high, low]))[: len(high)]
     return float((ranks.sum() - len(high) * (len(high) + 1) / 2) / (len(high) * len(low)))
 

@@ -37,6 +37,7 @@ GOAL = 0.8  # success that counts as learned in "frames to 0.8"
 LONGEST_LOG = 300  # rows of a training log on the page; a longer one is thinned evenly
 VIDEO_BYTES = 14_000_000  # of all videos on the page; base64 makes them 18.7 MB
 COLUMNS = 3  # charts side by side in a printed figure
+LEGEND_WIDTH, LEGEND_HEIGHT = 1.75, 0.17  # inches of an entry of its legend
 
 
 class Measure(NamedTuple):
@@ -145,7 +146,12 @@ def plot_learning_curves(runs: Sequence[Path | str], path: Path | str, measure: 
     tasks = group_runs(read_policy_runs(runs))
     columns = min(COLUMNS, len(tasks))
     rows = math.ceil(len(tasks) / columns)
-    figure = Figure(figsize=(max(3.4, 2.5 * columns), 0.5 + 2.0 * rows), dpi=PAPER_DPI, layout="constrained")
+    drawn = [group for groups in tasks.values() for group in groups if group.curve(measure).lines]
+    shown = {group.label: group for group in sorted(drawn, key=lambda group: group.slot)}
+    width = max(3.9, 2.5 * columns)  # inches
+    beside = min(4, len(shown), int(width / LEGEND_WIDTH))
+    height = 0.4 + 2.0 * rows + LEGEND_HEIGHT * math.ceil(len(shown) / beside)
+    figure = Figure(figsize=(width, height), dpi=PAPER_DPI, layout="constrained")
     panels = list(figure.subplots(rows, columns, sharex=True, sharey=MEASURES[measure].success, squeeze=False).flat)
     for axes, (task, groups) in zip(panels, tasks.items(), strict=False):
         _draw_task(axes, task, groups, measure)
@@ -155,10 +161,8 @@ def plot_learning_curves(runs: Sequence[Path | str], path: Path | str, measure: 
         axes.set_axis_off()
     figure.supxlabel("environment frames", fontsize=8, color=INK)
     figure.supylabel(MEASURES[measure].label, fontsize=8, color=INK)
-    drawn = [group for groups in tasks.values() for group in groups if group.curve(measure).lines]
-    shown = {group.label: group for group in sorted(drawn, key=lambda group: group.slot)}
     handles = [Line2D([], [], label=label, **_look(group)) for label, group in shown.items()]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(4, len(handles)), fontsize=8, frameon=False)
+    figure.legend(handles=handles, loc="outside upper center", ncols=beside, fontsize=8, frameon=False)
     # Without a date and with fixed ids, the same runs give the same file.
     with atomic(path) as temporary, rc_context({"svg.hashsalt": "timerewarder"}):
         figure.savefig(temporary, metadata={"Date": None} if temporary.suffix == ".svg" else None)

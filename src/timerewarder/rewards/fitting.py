@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from scipy.stats import rankdata
 from torch import Tensor
 
 from timerewarder.config import to_dict
@@ -107,6 +106,8 @@ def order_correlation(values: np.ndarray) -> float:
     """Spearman's rank correlation of a curve (T,) with time; 0 for a constant curve, which orders nothing."""
     if np.ptp(values) == 0:
         return 0.0
+    from scipy.stats import rankdata  # takes a second to import, which most commands need not wait for
+
     return float(np.corrcoef(rankdata(values), np.arange(len(values)))[0, 1])
 
 
