@@ -241,11 +241,9 @@ def drop(page: Page, *files: Path) -> None:
     """What the browser does when files or folders are dropped on it."""
     session = page.context.new_cdp_session(page)
     data = {"items": [], "files": [str(file) for file in files], "dragOperationsMask": 1}
-    for kind in ("dragEnter", "dragOver", "dragOver", "drop"):
+    for kind in ("dragEnter", "dragOver", "drop"):
         session.send("Input.dispatchDragEvent", {"type": kind, "x": 300, "y": 300, "data": data})
-        if (
-            kind == "dragOver"
-        ):  # until the page has said that it takes the drop, the browser would open the files itself
+        if kind == "dragOver":
             page.wait_for_function("() => !document.getElementById('drop').hidden")
 
 

@@ -114,12 +114,16 @@ function prepareAdding() {
 function prepareDrops() {
   const carriesFiles = (event) => event.dataTransfer?.types.includes("Files");
   const cover = byId("drop");
-  addEventListener("dragover", (event) => {
-    if (!carriesFiles(event)) return;
-    event.preventDefault();
-    event.dataTransfer.dropEffect = "copy";
-    cover.hidden = false;
-  });
+  // Both must be taken: where the cover appears under the pointer the browser asks with dragenter alone, and a drop that
+  // follows at once would otherwise open the files in place of the page.
+  for (const kind of ["dragenter", "dragover"]) {
+    addEventListener(kind, (event) => {
+      if (!carriesFiles(event)) return;
+      event.preventDefault();
+      event.dataTransfer.dropEffect = "copy";
+      cover.hidden = false;
+    });
+  }
   addEventListener("dragleave", (event) => { if (!event.relatedTarget) cover.hidden = true; });
   addEventListener("drop", async (event) => {
     if (!carriesFiles(event)) return;
