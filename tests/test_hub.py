@@ -144,7 +144,8 @@ def test_refusals_say_what_to_do(model, tmp_path):
         assert message.endswith("check the name, the network and the login (`hf auth login` or HF_TOKEN)")
     for message in messages[5:]:
         assert re.match(
-            r"there is no folder me/.* cannot be fetched from the Hub \(.*\): check the name, the net", message
+            r"me/.* does not exist here and cannot be fetched from the Hub as a model \(.*\): check the path",
+            message,
         )
 
 
@@ -154,5 +155,5 @@ def test_nobody_at_the_other_end(heldout, tmp_path):
     command = ["-m", "timerewarder", "score", REPO, heldout, "--out", tmp_path / "scores"]
     finished = python(tmp_path, address, *command)
     assert finished.returncode == 2
-    assert re.fullmatch(r"error: there is no folder me/drawer-open and .*: check the name.*\n", finished.stderr)
+    assert re.fullmatch(r"error: me/drawer-open does not exist here and .*: check the path.*\n", finished.stderr)
     assert not (tmp_path / "scores").exists()

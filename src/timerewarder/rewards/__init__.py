@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from timerewarder.config import from_dict, nearest
+from timerewarder.data import hub
 from timerewarder.errors import UserError
 from timerewarder.files import read_json
 from timerewarder.models.checkpoint import EVALUATION, load_description
@@ -85,11 +86,11 @@ def load(model: str | Path) -> FrameReward:
     return load_local(model_folder(model))
 
 
-def model_folder(model: str | Path, **download: Any) -> Path:
+def model_folder(model: str | Path, **options: Any) -> Path:
     """Where a model's files are; fetches those of a Hub id, with options of `huggingface_hub.snapshot_download`."""
     folder = Path(model)
     if not folder.exists() and isinstance(model, str) and model.count("/") == 1 and not model.startswith((".", "/")):
-        return _download(model, **download)
+        return hub.download(model, "model", ["*.json", "*.safetensors"], **options)
     return folder
 
 
@@ -117,17 +118,3 @@ def _is_evaluation(value: Any) -> bool:
         and isinstance(finals, dict)
         and all(isinstance(of_kind, dict) for of_kind in finals.values())
     )
-
-
-def _download(repo_id: str, **options: Any) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HTTPError
-
-    try:
-        return Path(snapshot_download(repo_id, allow_patterns=["*.json", "*.safetensors"], **options))
-    except (HTTPError, OSError, ValueError) as error:  # refused or unreachable, not cached, not a name for a model
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(
-            f"there is no folder {repo_id} and it cannot be fetched from the Hub ({reason}): "
-            "check the name, the network, and for a private model the login (`hf auth login` or HF_TOKEN)"
-        ) from error
