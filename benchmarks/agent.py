@@ -4,11 +4,15 @@
 
 - `update`: an update of the agent (batch 256, 84 px, stack 3) against a plain one of the same networks: fp32,
   contiguous, shifts by `grid_sample`, Adam one tensor at a time, as in public DrQ-v2.
+- `update_bound`: what that ratio would be if an update took no longer than matrix products of as many operations: more
+  cannot be had at this precision on this machine.
+- `compile_gain`: passes of the encoder forward and back against the same ones through `torch.compile`.
 - `sampling`: drawing and shifting a batch, against an update.
 - `bytes_a_transition`: of the replay, with episodes of 62 steps.
 - `reward`: a training step (simulate, draw, remember, update) with a learned reward of the small encoder against one
   without, with the preset `cpu` from pixels.
 - `presets`: environment frames a second of `cpu` over those of `paper`.
+- `deviations`: how much longer a training step of the preset `cpu` takes with one option set back to the paper's.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from timerewarder.agents.drqv2 import Config, DrQv2
 from timerewarder.agents.online import Config as Training
@@ -87,14 +92,13 @@ class Plain:
             self.optimizers[name].step()
 
 
-def fill(config: Config, side: int = SIZE, episodes: int = 8) -> Replay:
-    rng = np.random.default_rng(0)
-    replay = Replay(episodes * (EPISODE + 1), (side, side, 3), ACTIONS, stack=config.stack, n_step=config.n_step)
+def fill(config: Config, shape: tuple[int, ...] = (SIZE, SIZE, 3), episodes: int = 8) -> Replay:
+    rng, kind = np.random.default_rng(0), np.uint8 if len(shape) == 3 else np.float32
+    replay = Replay(episodes * (EPISODE + 1), shape, ACTIONS, stack=config.stack, n_step=config.n_step)
     for _ in range(episodes):
-        replay.begin(rng.integers(0, 256, (side, side, 3), dtype=np.uint8))
+        replay.begin(rng.integers(0, 256, shape).astype(kind))
         for _ in range(EPISODE):
-            frame = rng.integers(0, 256, (side, side, 3), dtype=np.uint8)
-            replay.add(rng.uniform(-1, 1, ACTIONS), frame, 0.1, False)
+            replay.add(rng.uniform(-1, 1, ACTIONS), rng.integers(0, 256, shape).astype(kind), 0.1, False)
     return replay
 
 
@@ -121,7 +125,31 @@ def measure_update(rounds: int) -> dict[str, float]:
         ours.append(seconds(lambda batch=batch: agent.update(batch, rng), 1))
         theirs.append(seconds(lambda: plain.update(unshifted), 1))
     update, sample = float(np.median(ours)), float(np.median(sampling))  # a sample holds the shift, as theirs does
-    return {"update_ratio": float(np.median(theirs)) / (update + sample), "sampling_share": sample / update}
+    plainly = float(np.median(theirs))
+    with FlopCounterMode(display=False) as counter:
+        agent.update(batch, rng)
+    return {
+        "update_ratio": plainly / (update + sample),
+        "update_bound": plainly / (counter.get_total_flops() / product_rate(rounds)),
+        "compile_gain": measure_compiled(agent, batch, rounds),
+        "sampling_share": sample / update,
+    }
+
+
+def product_rate(rounds: int, side: int = 2048) -> float:
+    """Operations a second of large matrix products."""
+    matrix = torch.rand(side, side)
+    return 2 * side**3 / seconds(lambda: matrix @ matrix, rounds)
+
+
+def measure_compiled(agent: DrQv2, batch: Transitions, rounds: int) -> float:
+    images = torch.from_numpy(batch.observation)
+    compiled = torch.compile(agent.encoder)
+    times: dict[str, list[float]] = {"plain": [], "compiled": []}
+    for _ in range(rounds):
+        for name, encoder in (("plain", agent.encoder), ("compiled", compiled)):
+            times[name].append(seconds(lambda encoder=encoder: encoder(images).sum().backward(), 1))
+    return float(np.median(times["plain"]) / np.median(times["compiled"]))
 
 
 class TrainingStep:
@@ -129,12 +157,16 @@ class TrainingStep:
 
     def __init__(self, config: Training, reward: TimeRewarder | None) -> None:
         side = config.policy_size or config.size
-        self.config, self.replay, self.rng = config, fill(config.agent, side), np.random.default_rng(0)
-        self.agent = DrQv2((side, side, 3), ACTIONS, config.agent)
+        agent = config.agent if config.obs == "pixels" else replace(config.agent, stack=1, shift=0)
+        self.config = replace(config, agent=agent)
         env: Any = MetaWorld("drawer-open")
         if reward is not None:
             env = LearnedReward(env, reward, alpha=0.0, limit=config.reward_limit)
-        self.env, self.steps = View(env, "pixels", side), 0
+        self.env, self.steps = View(env, config.obs, side), 0
+        shape = self.env.observation_space.shape
+        assert shape is not None
+        self.replay, self.rng = fill(agent, shape), np.random.default_rng(0)
+        self.agent = DrQv2(shape, ACTIONS, agent)
         self.reset()
 
     def reset(self) -> None:
@@ -174,17 +206,39 @@ def measure_steps(rounds: int) -> dict[str, float]:
         "without": TrainingStep(cpu, None),
         "paper": TrainingStep(paper, reward),
     }
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        episode_seconds(step, 2)
-    for _ in range(rounds):
-        for name, step in steps.items():
-            times[name].append(episode_seconds(step, 2 if name == "paper" else 20) / (2 if name == "paper" else 20))
-    median = {name: float(np.median(values)) for name, values in times.items()}
+    median = step_seconds(steps, rounds)
     return {
         "reward_adds": median["with"] / median["without"] - 1,
         "cpu_over_paper": median["paper"] / median["with"],
     }
+
+
+def step_seconds(steps: dict[str, TrainingStep], rounds: int) -> dict[str, float]:
+    """The median time of a step of each, in turns; of slow ones two at a time are enough."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    counts = {name: 20 if episode_seconds(step, 2) < 1 else 2 for name, step in steps.items()}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            times[name].append(episode_seconds(step, counts[name]) / counts[name])
+    return {name: float(np.median(values)) for name, values in times.items()}
+
+
+def measure_deviations(rounds: int) -> dict[str, dict[str, float]]:
+    """For policies that see pixels and states: what each option that `cpu` changes for time's sake is worth."""
+    reward = TimeRewarder(RewardConfig()).eval()
+    reward.record["shortest_video"] = EPISODE
+    found = {}
+    for obs, names in (("pixels", ("batch", "hidden", "encoder")), ("state", ("batch", "hidden"))):
+        cpu, paper = preset_named("cpu", obs), preset_named("paper", obs)
+        settings = {
+            name: replace(cpu, agent=replace(cpu.agent, **{name: getattr(paper.agent, name)})) for name in names
+        }
+        if obs == "pixels":
+            settings["policy_size"] = replace(cpu, policy_size=None)
+        settings |= {"update_every": replace(cpu, update_every=paper.update_every), "cpu": cpu}
+        median = step_seconds({name: TrainingStep(setting, reward) for name, setting in settings.items()}, rounds)
+        found[obs] = {name: round(time / median["cpu"], 2) for name, time in median.items() if name != "cpu"}
+    return found
 
 
 def main() -> None:
@@ -197,6 +251,7 @@ def main() -> None:
         **measure_update(options.rounds),
         "bytes_a_transition": bytes_needed(frames, (SIZE, SIZE, 3), ACTIONS) / frames * (EPISODE + 1) / EPISODE,
         **measure_steps(options.rounds),
+        "deviations": measure_deviations(options.rounds),
         "precision": "bf16" if DrQv2((5,), 1, replace(Config(), stack=1)).bf16 else "fp32 (no native bf16)",
         "threads": torch.get_num_threads(),
     }

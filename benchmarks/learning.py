@@ -5,8 +5,9 @@
 
 The models of `timerewarder` are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes
 1`), those of rivals (`vip`, `gaifo`, ...) those of `python benchmarks/compare.py`. `unguarded` is the learned reward as
-in the paper, without `--familiar` and `--reward-limit`. `bc` clones the actions of the same demonstrations, `bco`
-clones without reading them.
+in the paper, without `--familiar` and `--reward-limit`; `slow-rates` and `late-start` have the paper's options in one
+respect instead of those of the preset `cpu`. `bc` clones the actions of the same demonstrations, `bco` clones without
+reading them.
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
 frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the
@@ -30,6 +31,12 @@ from record import commit
 from timerewarder.files import atomic, read_json
 
 TASKS = ("drawer-open", "button-press-topdown", "door-open", "window-open", "window-close")
+VARIANTS = {
+    "timerewarder": "",
+    "unguarded": " --no-familiar --reward-limit None",
+    "slow-rates": " --lr 1e-4 --tau 0.005",
+    "late-start": " --random-steps 2000 --seed-frames 12000",
+}
 COMMIT = commit()
 
 
@@ -61,9 +68,9 @@ class Run:
             frames = f" --frames {self.frames}" if self.reward == "bco" else ""
             demos = self.data / self.task / "train-to-success"
             return f"train --method {self.reward} --demos {demos}{frames} {given}".split()
-        unguarded = " --no-familiar --reward-limit None" if self.reward == "unguarded" else ""
+        variant = VARIANTS.get(self.reward, "")
         return (
-            f"train --reward {self.model} --preset cpu{unguarded} --frames {self.frames} --no-beside --threads 1 "
+            f"train --reward {self.model} --preset cpu{variant} --frames {self.frames} --no-beside --threads 1 "
             f"--keep-replay {given}"
         ).split()
 
@@ -71,7 +78,7 @@ class Run:
     def model(self) -> str:
         if self.reward in ("env", "sparse"):
             return self.reward
-        if self.reward in ("timerewarder", "unguarded"):
+        if self.reward in VARIANTS:
             return str(self.data / self.task / "model-to-success")
         return str(self.rivals / self.task / "models" / self.reward)
 
