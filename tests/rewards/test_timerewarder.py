@@ -6,11 +6,12 @@ import torch
 
 import timerewarder as tr
 from tests.conftest import QUICK, SIZE, crossing
+from timerewarder.data.store import open_store
 from timerewarder.errors import UserError
 from timerewarder.evaluation.metrics import video_metrics
 from timerewarder.rewards import preset_config
 from timerewarder.rewards.fitting import order_correlation
-from timerewarder.rewards.timerewarder import Config, PairHead, TimeRewarder
+from timerewarder.rewards.timerewarder import Config, PairHead, TimeRewarder, sample_pairs
 
 
 def untrained(**options):
@@ -181,3 +182,57 @@ def test_untrained_model_is_no_better_than_chance():
     """The metrics that are evidence do not reward an untrained network."""
     rows = [video_metrics(untrained(), untrained().encode(crossing(seed))) for seed in range(5)]
     assert abs(np.mean([row.pair_mae for row in rows]) - 1 / 3) < 0.2
+
+
+def pushing(seed: int, together: bool = True) -> np.ndarray:
+    """uint8 (T, SIZE, SIZE, 3): a hand crosses the picture; from half-way on an object goes with it, or stays."""
+    rng = np.random.default_rng(seed)
+    length = int(rng.integers(14, 20))
+    frames = np.broadcast_to(rng.integers(0, 40, (1, SIZE, SIZE, 3)), (length, SIZE, SIZE, 3)).astype(np.uint8)
+    top = int(rng.integers(0, 6))
+    for t in range(length):
+        left = round(t * (SIZE - 6) / (length - 1))
+        frames[t, top : top + 6, left : left + 6] = (240, 200, 60)
+        moved = max(0, left - 13) if together else 0
+        frames[t, 20:28, 8 + moved : 14 + moved] = (60, 120, 240)
+    return frames
+
+
+def test_composites_make_the_model_look_at_the_object(tmp_path):
+    for seed in range(24):
+        np.save(tmp_path / f"{seed}.npy", pushing(seed))
+    shares = []
+    for composites in (0.0, 0.5):
+        reward = tr.fit(tmp_path, composites=composites, **QUICK)
+        real, mimed = (
+            np.mean([reward.score(pushing(seed, together)).sum() for seed in range(100, 106)])
+            for together in (True, False)
+        )
+        assert real > 0.8
+        shares.append(mimed / real)
+    assert shares[1] < 0.7 * shares[0], "a hand that goes the way alone is worth less"
+
+
+def test_a_share_of_a_batch_are_composites(videos):
+    store = open_store(videos, SIZE)
+    counts = {}
+    for share in (0.0, 0.25, 1.0):
+        changed, total = 0, 0
+        for seed in range(20):
+            batch = sample_pairs(untrained(composites=share), store, np.random.default_rng(seed)).tensors
+            assert batch["gap"].abs().max() <= 1
+            for frame in batch["frames"].numpy():
+                whole = any(
+                    (store.frames(video, np.arange(n)) == frame).all((1, 2, 3)).any()
+                    for video, n in enumerate(store.lengths)
+                )
+                changed, total = changed + (not whole), total + 1
+        counts[share] = changed / total
+    assert counts[0.0] == 0
+    assert 0 < counts[0.25] < 0.5 * counts[1.0]
+
+
+@pytest.mark.parametrize("options", [{"composites": 1.5}, {"composites": 0.5, "negatives": False}])
+def test_composites_that_cannot_be(options):
+    with pytest.raises(UserError, match="--composites"):
+        Config(**options)

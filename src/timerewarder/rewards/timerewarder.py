@@ -25,6 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from timerewarder.data.composites import composite
 from timerewarder.data.pairs import Sampling, sample_independent, sample_shared
 from timerewarder.data.store import FrameStore
 from timerewarder.errors import UserError
@@ -68,6 +69,9 @@ class Config(FrameConfig):
     """Reward F(a,b) (no), (F(a,b) - F(b,a)) / 2 (halved) or F(a,b) - F(b,a) (full, public release)."""
     shift: int = 0
     """Augmentation: move all frames of a clip by up to so many pixels."""
+    composites: float = 0.0
+    """Augmentation: share of the frames in a batch that get a part from another moment of their video, and count as the
+    earlier of the two; so the model has to see the object move, not the hand alone (data/composites.py)."""
 
     def __post_init__(self) -> None:
         if self.clip_frames < 2 or self.clip_frames % 2:
@@ -78,6 +82,10 @@ class Config(FrameConfig):
             raise UserError(
                 "--shift must be at least 0 pixels, --head-dropout a share from 0 up to, but not including, 1"
             )
+        if not 0 <= self.composites <= 1:
+            raise UserError(f"--composites {self.composites} is a share: give 0 to 1")
+        if self.composites and not self.negatives:
+            raise UserError("--no-negatives trains one order of a pair only: add --composites 0")
         if self.antisymmetric != "no" and not self.negatives:
             raise UserError("--no-negatives trains one order of a pair only: add --antisymmetric no")
 
@@ -171,12 +179,28 @@ def sample_pairs(reward: TimeRewarder, store: FrameStore, rng: np.random.Generat
         pairs = sample_independent(rng, store.lengths, config.pairs, config.sampling, config.negatives)
     else:
         pairs = sample_shared(rng, store.lengths, config.clips, config.clip_frames, config.sampling, config.negatives)
+    frames, times = load_moments(store, pairs.video, pairs.index, config, rng)
     units = np.array([reward.unit(int(span)) for span in store.spans])
     tensors = {
-        "frames": load_frames(store, pairs.video, pairs.index, config.history, config.shift, rng),
+        "frames": frames,
         "before": torch.from_numpy(pairs.before),
         "after": torch.from_numpy(pairs.after),
-        "gap": torch.from_numpy(pairs.gap(store.times(pairs.video, pairs.index), units)),
+        "gap": torch.from_numpy(pairs.gap(times, units)),
         "weight": torch.from_numpy(pairs.weight),
     }
     return Batch(tensors, describe(store, pairs.video, pairs.index))
+
+
+def load_moments(
+    store: FrameStore, video: np.ndarray, index: np.ndarray, config: Config, rng: np.random.Generator
+) -> tuple[Tensor, np.ndarray]:
+    """Frames (N, history+1, S, S, 3) and their times (N,), of which a share are composites."""
+    chosen = np.flatnonzero(rng.random(len(index)) < config.composites) if config.composites else np.empty(0, np.int64)
+    video = np.concatenate([video, video[chosen]])
+    index = np.concatenate([index, rng.integers(0, store.lengths[video[len(index) :]])])
+    frames, times = load_frames(store, video, index, config.history, config.shift, rng), store.times(video, index)
+    frames, others = frames.split([len(index) - len(chosen), len(chosen)])
+    times, other_times = np.split(times, [len(frames)])
+    mixed, times[chosen] = composite(frames[chosen].numpy(), times[chosen], others.numpy(), other_times, rng)
+    frames[chosen] = torch.from_numpy(mixed)
+    return frames, times

@@ -1,0 +1,47 @@
+"""Frames put together from two moments of a video: a frame is as far as its least advanced part.
+
+In demonstrations hand and object advance together, so a network that tells time from the hand alone is never wrong
+there. It then takes a hand that goes the right way for progress, whether or not the object comes along, and a policy
+soon finds that out. So some training frames get a rectangle from another moment of their video, and count as the
+earlier of the two: to tell the time of those, one has to look at everything.
+
+    hand late, door closed -> early      hand early, door open -> early
+
+Where nearly all that differs between the two moments lies on one side of the rectangle's edge, nothing was put
+together: the frame shows that side's moment, and counts as that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+AREA = (0.05, 0.5)  # of the rectangle, as a share of the picture
+ASPECT = 2.0  # the most that its height is of its width, or the other way around
+DIFFERENT = 20  # grey levels, in any colour, by which a pixel differs
+NEARLY_ALL = 0.9  # of the pixels that differ
+
+
+def composite(
+    frames: np.ndarray, times: np.ndarray, others: np.ndarray, other_times: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Frames with a rectangle each from `others`, both uint8 (N, history+1, S, S, 3), and what they count as, (N,)."""
+    mixed, counted = frames.copy(), times.copy()
+    differs = (np.maximum(frames[:, -1], others[:, -1]) - np.minimum(frames[:, -1], others[:, -1])).max(-1) > DIFFERENT
+    for row in range(len(frames)):
+        rows, columns = rectangle(frames.shape[2], rng)
+        mixed[row, :, rows, columns] = others[row, :, rows, columns]
+        share = differs[row, rows, columns].sum() / max(1, differs[row].sum())
+        if share > NEARLY_ALL:
+            counted[row] = other_times[row]
+        elif share > 1 - NEARLY_ALL:
+            counted[row] = min(times[row], other_times[row])
+    return mixed, counted
+
+
+def rectangle(side: int, rng: np.random.Generator) -> tuple[slice, slice]:
+    """Rows and columns of a rectangle within a picture of `side` pixels."""
+    area, aspect = rng.uniform(*AREA) * side**2, ASPECT ** rng.uniform(-1, 1)
+    height = int(np.clip(np.sqrt(area * aspect), 1, side))
+    width = int(np.clip(area / height, 1, side))
+    top, left = rng.integers(0, side - height + 1), rng.integers(0, side - width + 1)
+    return slice(top, top + height), slice(left, left + width)
