@@ -4,15 +4,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timerewarder.data.composites import AREA, composite, rectangle
+from timerewarder.data.composites import AREA, composite, place, size
 
 SIDE = 24
 
 
 @given(st.integers(16, 200), st.integers(0, 2**32))
 def test_a_rectangle_lies_in_the_picture_and_has_the_area_asked_for(side, seed):
-    rows, columns = rectangle(side, np.random.default_rng(seed))
-    height, width = rows.stop - rows.start, columns.stop - columns.start
+    rng = np.random.default_rng(seed)
+    height, width = size(side, rng)
+    rows, columns = place(side, height, width, rng)
+    assert (rows.stop - rows.start, columns.stop - columns.start) == (height, width)
     assert 0 <= rows.start < rows.stop <= side
     assert 0 <= columns.start < columns.stop <= side
     assert AREA[0] * side**2 - 2 * side < height * width <= AREA[1] * side**2 + 2 * side
@@ -38,25 +40,25 @@ def test_a_frame_counts_as_its_least_advanced_part(seed, time, other_time, colum
     differs = np.zeros((SIDE, SIDE), bool)
     differs[:, columns[0] : columns[1] + 1] = True
     taken, counted = put_together(differs, time, other_time, seed)
-    assert not (taken & ~differs).any()
     share = taken.sum() / differs.sum()
     if share <= 0.1:
         assert counted == time
-    elif share <= 0.9:
+    elif share <= 0.9 or (taken & ~differs).any():
         assert counted == min(time, other_time)
     else:
-        assert counted == other_time
+        assert counted in (other_time, min(time, other_time))  # put where it was, or by chance just there
 
 
-def test_all_three_cases_happen():
+def test_all_cases_happen():
     differs = np.zeros((SIDE, SIDE), bool)
     differs[8:14, 8:14] = True
-    for time, other, expected in ((3, 9, {3, 9}), (9, 3, {9, 3})):
-        assert {put_together(differs, time, other, seed)[1] for seed in range(50)} == expected
-    shares = [put_together(differs, 0, 0, seed)[0].sum() / 36 for seed in range(50)]
-    assert min(shares) == 0
-    assert max(shares) == 1
-    assert any(0.1 < share < 0.9 for share in shares)
+    later = [put_together(differs, 3, 9, seed) for seed in range(100)]
+    assert {counted for _, counted in later} == {3, 9}
+    earlier = [put_together(differs, 9, 3, seed) for seed in range(100)]
+    assert {counted for _, counted in earlier} == {3, 9}
+    assert any((taken & ~differs).any() for taken, _ in later), "some parts are put elsewhere"
+    assert any(taken.any() and not (taken & ~differs).any() for taken, _ in later), "and some where they were"
+    assert all(counted == 3 for taken, counted in later if (taken & ~differs).any())
 
 
 def test_what_compression_changes_is_no_difference():
