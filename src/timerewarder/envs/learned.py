@@ -236,7 +236,7 @@ class _Guard:
                 "(--no-familiar --reward-limit None), or for a value, fit it again"
             )
         self._reward, self._pre = reward, reward.preprocessing
-        self._familiar, self._familiarity = familiar, reward.familiarity if familiar else Familiarity()
+        self._familiarity = reward.familiarity if familiar else Familiarity()
         self._limit = None if limit is None else limit * reward.largest_step
 
     def knows(self, frames: Frame) -> NDArray[np.bool_]:
@@ -244,7 +244,7 @@ class _Guard:
         return self._familiarity(resize(frames, self._pre.size, self._pre.how))
 
     def stream(self) -> Guarded:
-        return Guarded(self._reward.stream(), self._limit, self._familiar)
+        return Guarded(self._reward.stream(), self._limit)
 
 
 def _loaded(reward: FrameReward | str | Path) -> FrameReward:

@@ -3,18 +3,17 @@
 A network that has seen successful demonstrations only is sure of itself on any picture. An agent soon finds pictures
 that it takes for great progress: the arm held before the camera, the hand out of sight. So frames are compared, as
 thumbnails of 12 x 12 pixels, with those of the training videos. With d the distance to the nearest one, in units of the
-largest such distance in the validation videos, a frame is known if d <= 2. Progress p of an episode is
+largest such distance in the validation videos, a frame is known if d <= 1.25. Progress p of an episode is
 
     p_t = p_t-1 + F(o_t-1, o_t)     between known frames, a step within the limit either way
     p_t = 0                         at an unknown frame: what cannot be seen has not been achieved
     p_t = F(o_1, o_t)               at a known frame after an unknown one, but no more than a step above what p was
                                     at the last known one
 
-but never more than F(o_1, o_t): where the steps and the view from the start disagree, the lesser holds. The reward
-of a step is what p gains on what has been paid so far, at most the limit, or loses, in full. So what is paid in an
-episode is p at its end, or less: going around in a loop earns nothing, whether it leads out of sight or not, and coming
-back into sight costs nothing. This is not in the paper. `score` does not use it; the wrappers for reinforcement
-learning do when asked to.
+and the reward of a step is what p gains on what has been paid so far, at most the limit, or loses, in full. So what is
+paid in an episode is p at its end, or less: going around in a loop earns nothing, whether it leads out of sight or
+not, and coming back into sight costs nothing. This is not in the paper. `score` does not use it; the wrappers for
+reinforcement learning do when asked to.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 SIDE = 12
 MOST = 5_000  # thumbnails that are kept, evenly over the videos
-TOLERANCE = 2.0  # times the largest distance of the validation videos
+TOLERANCE = 1.25  # times the largest distance of the validation videos
 
 
 class Familiarity(nn.Module):
@@ -99,13 +98,10 @@ def thumbnails(frames: np.ndarray) -> Tensor:
 
 
 class Guarded:
-    """The stream of one episode in which no step gains more than `limit`, and with `familiar` all of the above holds.
+    """The stream of one episode in which unknown frames count as no progress, and no step gains more than `limit`."""
 
-    Without both it is the stream as it is.
-    """
-
-    def __init__(self, stream: Stream, limit: float | None, familiar: bool) -> None:
-        self.stream, self.limit, self.familiar = stream, math.inf if limit is None else limit, familiar
+    def __init__(self, stream: Stream, limit: float | None) -> None:
+        self.stream, self.limit = stream, math.inf if limit is None else limit
         self.features: Tensor | None = None  # of the latest frame, (D,)
 
     def begin(self, features: Tensor) -> None:
@@ -120,11 +116,10 @@ class Guarded:
         step = self.stream.arrive(features)
         if not known:
             self._progress = 0.0
+        elif self._known:
+            self._progress += max(-self.limit, min(step, self.limit))
         else:
-            step = max(-self.limit, min(step, self.limit))
-            self._progress = self._progress + step if self._known else self._seen + self.limit
-            if self.familiar:
-                self._progress = min(self._progress, self._from_first(features))
+            self._progress = min(self._from_first(features), self._seen + self.limit)
         self._known = known
         if known:
             self._seen = self._progress
