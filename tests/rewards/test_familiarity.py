@@ -41,8 +41,8 @@ def test_training_and_validation_frames_are_familiar_and_others_not(learned: Fam
     assert not learned(255 - crossing(0, 10)).any()
 
 
-@pytest.mark.parametrize(("distance", "known"), [(0.5, True), (1.2, True), (1.3, False), (3.0, False)])
-def test_a_frame_is_known_up_to_a_quarter_beyond_the_reach(distance: float, known: bool) -> None:
+@pytest.mark.parametrize(("distance", "known"), [(0.5, True), (1.9, True), (2.1, False), (4.0, False)])
+def test_a_frame_is_known_up_to_twice_the_reach(distance: float, known: bool) -> None:
     familiarity, frame = Familiarity(), crossing(0, 10)[:1]
     familiarity.thumbnails = thumbnails(frame).round().byte()
     familiarity.reach = (thumbnails(frame + 20) - familiarity.thumbnails).norm() / distance

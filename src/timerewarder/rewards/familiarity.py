@@ -3,7 +3,7 @@
 A network that has seen successful demonstrations only is sure of itself on any picture. An agent soon finds pictures
 that it takes for great progress: the arm held before the camera, the hand out of sight. So frames are compared, as
 thumbnails of 12 x 12 pixels, with those of the training videos. With d the distance to the nearest one, in units of the
-largest such distance in the validation videos, a frame is known if d <= 1.25. Progress p of an episode is
+largest such distance in the validation videos, a frame is known if d <= 2. Progress p of an episode is
 
     p_t = p_t-1 + F(o_t-1, o_t)     between known frames, a step within the limit either way
     p_t = 0                         at an unknown frame: what cannot be seen has not been achieved
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SIDE = 12
 MOST = 5_000  # thumbnails that are kept, evenly over the videos
-TOLERANCE = 1.25  # times the largest distance of the validation videos
+TOLERANCE = 2.0  # times the largest distance of the validation videos
 
 
 class Familiarity(nn.Module):
