@@ -5,9 +5,9 @@
 
 The models of `timerewarder` are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes
 1`), those of rivals (`vip`, `gaifo`, ...) those of `python benchmarks/compare.py`. `unguarded` is the learned reward as
-in the paper, without `--familiar` and `--reward-limit`; `slow-rates` and `late-start` have the paper's options in one
-respect instead of those of the preset `cpu`. `bc` clones the actions of the same demonstrations, `bco` clones without
-reading them.
+in the paper, without `--familiar` and `--reward-limit`, `familiar-2` with a wider `--familiar`; `slow-rates` and
+`late-start` have the paper's options in one respect instead of those of the preset `cpu`. `bc` clones the actions of
+the same demonstrations, `bco` clones without reading them.
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
 frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the
@@ -33,7 +33,8 @@ from timerewarder.files import atomic, read_json
 TASKS = ("drawer-open", "button-press-topdown", "door-open", "window-open", "window-close")
 VARIANTS = {
     "timerewarder": "",
-    "unguarded": " --no-familiar --reward-limit None",
+    "unguarded": " --familiar None --reward-limit None",
+    "familiar-2": " --familiar 2",
     "slow-rates": " --lr 1e-4 --tau 0.005",
     "late-start": " --random-steps 2000 --seed-frames 12000",
 }

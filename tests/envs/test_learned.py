@@ -356,12 +356,12 @@ def knowing():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_guarded_vectors_equal_guarded_environments(mode, knowing):
-    compare_with_singles(SyncVectorEnv, mode, knowing, steps=14, familiar=True, limit=2.0)
+    compare_with_singles(SyncVectorEnv, mode, knowing, steps=14, familiar=1.25, limit=2.0)
 
 
 def test_a_model_without_a_guard_cannot_be_guarded(plain):
     with pytest.raises(UserError, match="fit it again"):
-        LearnedReward(Slide(), plain, familiar=True)
+        LearnedReward(Slide(), plain, familiar=1.25)
 
 
 def test_the_guard_takes_back_what_is_out_of_sight_and_never_pays_above_the_limit(knowing):
@@ -370,7 +370,7 @@ def test_the_guard_takes_back_what_is_out_of_sight_and_never_pays_above_the_limi
         env.reset(seed=5)
         return np.array([env.step(np.ones(1))[1] for _ in range(8)])
 
-    free, familiar, limited = rewards(), rewards(familiar=True), rewards(limit=0.5)
+    free, familiar, limited = rewards(), rewards(familiar=1.25), rewards(limit=0.5)
     assert np.allclose(familiar[0], free[0])
     assert (familiar[-3:] == 0).all()
     assert (free[-3:] != 0).any()

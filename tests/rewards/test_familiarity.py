@@ -37,20 +37,20 @@ def test_thumbnails_are_means_of_blocks() -> None:
 
 def test_training_and_validation_frames_are_familiar_and_others_not(learned: Familiarity, videos: Path) -> None:
     for store in stores(videos):
-        assert learned(store.frames(0, np.arange(store.lengths[0]))).all()
-    assert not learned(255 - crossing(0, 10)).any()
+        assert learned(store.frames(0, np.arange(store.lengths[0])), 1.25).all()
+    assert not learned(255 - crossing(0, 10), 1.25).any()
 
 
 @pytest.mark.parametrize(("distance", "known"), [(0.5, True), (1.9, True), (2.1, False), (4.0, False)])
-def test_a_frame_is_known_up_to_twice_the_reach(distance: float, known: bool) -> None:
+def test_a_frame_is_known_within_the_tolerance(distance: float, known: bool) -> None:
     familiarity, frame = Familiarity(), crossing(0, 10)[:1]
     familiarity.thumbnails = thumbnails(frame).round().byte()
     familiarity.reach = (thumbnails(frame + 20) - familiarity.thumbnails).norm() / distance
-    assert familiarity(frame + 20).tolist() == [known]
+    assert familiarity(frame + 20, 2.0).tolist() == [known]
 
 
 def test_an_empty_one_finds_everything_familiar() -> None:
-    assert Familiarity()(crossing(0, 5)).tolist() == [True] * 5
+    assert Familiarity()(crossing(0, 5), 1.25).tolist() == [True] * 5
 
 
 def test_it_keeps_a_bounded_number_of_thumbnails(tmp_path: Path) -> None:
@@ -65,8 +65,8 @@ def test_it_keeps_a_bounded_number_of_thumbnails(tmp_path: Path) -> None:
 def test_it_is_fitted_saved_and_loaded_with_the_model(videos: Path, tmp_path: Path) -> None:
     reward = tr.fit(videos, tmp_path / "model", **{**QUICK, "epochs": 0.1})
     frames = np.concatenate([crossing(7), 255 - crossing(8)])
-    known = tr.load(tmp_path / "model").familiarity(frames)
-    assert np.array_equal(known, reward.familiarity(frames))
+    known = tr.load(tmp_path / "model").familiarity(frames, 1.25)
+    assert np.array_equal(known, reward.familiarity(frames, 1.25))
     assert known.any()
     assert not known.all()
 
@@ -75,7 +75,7 @@ def test_without_validation_the_videos_measure_each_other(videos: Path) -> None:
     store = open_store(videos, 32)
     alone, several = Familiarity(), Familiarity()
     alone.learn(store.subset([0]), store.subset([]))
-    assert alone(255 - crossing(0, 4)).all()  # one video alone: nothing is known about what is familiar
+    assert alone(255 - crossing(0, 4), 1.25).all()  # one video alone: nothing is known about what is familiar
     several.learn(store, store.subset([]))
     frames = [thumbnails(store.frames(video, np.arange(length))) for video, length in enumerate(store.lengths)]
     distances = [
@@ -83,7 +83,7 @@ def test_without_validation_the_videos_measure_each_other(videos: Path) -> None:
         for i, own in enumerate(frames)
     ]
     assert float(several.reach) == pytest.approx(np.concatenate(distances).max(), rel=1e-3)
-    assert not several(255 - crossing(0, 4)).any()
+    assert not several(255 - crossing(0, 4), 1.25).any()
 
 
 def test_videos_that_are_all_alike_are_known(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_videos_that_are_all_alike_are_known(tmp_path: Path) -> None:
     store = open_store(tmp_path, 16)
     familiarity = Familiarity()
     familiarity.learn(store.subset([0, 1]), store.subset([2]))
-    assert familiarity(np.zeros((2, 16, 16, 3), np.uint8)).all()
-    assert not familiarity(np.full((2, 16, 16, 3), 200, np.uint8)).any()
+    assert familiarity(np.zeros((2, 16, 16, 3), np.uint8), 1.25).all()
+    assert not familiarity(np.full((2, 16, 16, 3), 200, np.uint8), 1.25).any()
 
 
 def guarded(frames: np.ndarray, known: list[bool], limit: float | None = None) -> tuple[TimeRewarder, list[float]]:

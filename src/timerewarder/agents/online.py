@@ -52,8 +52,9 @@ class Config:
     alpha: Literal["adaptive", "robust"] | float = "adaptive"
     """Weight of success beside the learned reward: adaptive (ten times the largest step reward of the first 100
     episodes), robust (a high quantile instead of the largest), or a number. Not used with --reward env or sparse."""
-    familiar: bool = False
-    """Count frames that are unlike those of the training videos as no progress (rewards/familiarity.py)."""
+    familiar: float | None = None
+    """Count frames that are unlike those of the training videos as no progress (rewards/familiarity.py): those so many
+    times as far from them as the validation videos at their farthest. Default: all count, as in the paper."""
     reward_limit: float | None = None
     """Clip a step's gain of learned reward at so many times the largest step of the training videos: more is no
     progress, but a picture that the model does not know. Default: no limit, as in the paper."""
@@ -103,6 +104,8 @@ class Config:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is negative: give 0 or more")
         if self.threads is not None and self.threads < 1:
             raise UserError(f"--threads {self.threads} is too small: give at least 1")
+        if self.familiar is not None and not self.familiar > 0:
+            raise UserError(f"--familiar {self.familiar} knows no frame: give more than 0, or None")
         if self.reward_limit is not None and not self.reward_limit > 0:
             raise UserError(f"--reward-limit {self.reward_limit} leaves no reward: give more than 0, or None")
         seen, least = self.policy_size or self.size, 16

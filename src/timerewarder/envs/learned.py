@@ -61,7 +61,7 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         reward: FrameReward | str | Path,
         alpha: AlphaRule = "adaptive",
         camera: Camera = None,
-        familiar: bool = False,
+        familiar: float | None = None,
         limit: float | None = None,
     ) -> None:
         RecordConstructorArgs.__init__(
@@ -126,7 +126,7 @@ class VectorLearnedReward(VectorWrapper):
         reward: FrameReward | str | Path,
         alpha: AlphaRule = "adaptive",
         camera: Callable[[Any], Sequence[Frame]] | None = None,
-        familiar: bool = False,
+        familiar: float | None = None,
         limit: float | None = None,
     ) -> None:
         super().__init__(envs)
@@ -229,19 +229,21 @@ class FinalFrame(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 class _Guard:
     """Which frames count, and how much a step may gain; without both options, all of them and anything."""
 
-    def __init__(self, reward: FrameReward, familiar: bool, limit: float | None) -> None:
-        if (familiar or limit is not None) and not (reward.is_value and "shortest_video" in reward.record):
+    def __init__(self, reward: FrameReward, familiar: float | None, limit: float | None) -> None:
+        if not (familiar is limit is None) and not (reward.is_value and "shortest_video" in reward.record):
             raise UserError(
                 f"{reward.method} was fitted without what guards its rewards: leave out familiar and limit "
-                "(--no-familiar --reward-limit None), or for a value, fit it again"
+                "(--familiar None --reward-limit None), or for a value, fit it again"
             )
         self._reward, self._pre = reward, reward.preprocessing
-        self._familiarity = reward.familiarity if familiar else Familiarity()
+        self._familiarity, self._tolerance = (
+            (reward.familiarity, familiar) if familiar is not None else (Familiarity(), 1.0)
+        )
         self._limit = None if limit is None else limit * reward.largest_step
 
     def knows(self, frames: Frame) -> NDArray[np.bool_]:
         """Frames uint8 (T, H, W, 3) as they are drawn -> bool (T,)."""
-        return self._familiarity(resize(frames, self._pre.size, self._pre.how))
+        return self._familiarity(resize(frames, self._pre.size, self._pre.how), self._tolerance)
 
     def stream(self) -> Guarded:
         return Guarded(self._reward.stream(), self._limit)

@@ -37,7 +37,7 @@ class Setting:
     task: str
     reward: str
     """A reward model's folder or Hub id, `env` for the task's dense reward, `sparse` for success alone."""
-    familiar: bool = False
+    familiar: float | None = None
     """Count frames that are unlike those of the training videos as no progress."""
     reward_limit: float | None = None
     """Largest gain of a step, in largest steps of the model's training videos."""

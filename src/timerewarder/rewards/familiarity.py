@@ -3,7 +3,7 @@
 A network that has seen successful demonstrations only is sure of itself on any picture. An agent soon finds pictures
 that it takes for great progress: the arm held before the camera, the hand out of sight. So frames are compared, as
 thumbnails of 12 x 12 pixels, with those of the training videos. With d the distance to the nearest one, in units of the
-largest such distance in the validation videos, a frame is known if d <= 2. Progress p of an episode is
+largest such distance in the validation videos, a frame is known if d <= tolerance. Progress p of an episode is
 
     p_t = p_t-1 + F(o_t-1, o_t)     between known frames, a step within the limit either way
     p_t = 0                         at an unknown frame: what cannot be seen has not been achieved
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 SIDE = 12
 MOST = 5_000  # thumbnails that are kept, evenly over the videos
-TOLERANCE = 2.0  # times the largest distance of the validation videos
 
 
 class Familiarity(nn.Module):
@@ -74,12 +73,12 @@ class Familiarity(nn.Module):
         self.reach = torch.cat(seen).amax().clamp_min(1.0)
 
     @torch.no_grad()
-    def forward(self, frames: np.ndarray) -> np.ndarray:
+    def forward(self, frames: np.ndarray, tolerance: float) -> np.ndarray:
         """uint8 (T, H, W, 3) -> whether each frame is known, bool (T,)."""
         if not len(self.thumbnails):
             return np.ones(len(frames), np.bool_)
         distance = self._nearest(thumbnails(frames).to(self.reach.device))
-        return (distance <= TOLERANCE * self.reach).cpu().numpy()
+        return (distance <= tolerance * self.reach).cpu().numpy()
 
     def _nearest(self, own: Tensor) -> Tensor:
         """Thumbnails (T, D) -> distance of each to the nearest known one, (T,)."""
