@@ -5,8 +5,9 @@
 
 The models of `timerewarder` are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes
 1`), those of rivals (`vip`, `gaifo`, ...) those of `python benchmarks/compare.py`. `unguarded` is the learned reward as
-in the paper, without `--familiar` and `--reward-limit`, `familiar-2` with a wider `--familiar`; `slow-rates` and
-`late-start` have the paper's options in one respect instead of those of the preset `cpu`. `bc` clones the actions of
+in the paper, without `--familiar` and `--reward-limit`, `familiar-2` with a wider `--familiar`, and `composites` with
+that and the model of `python benchmarks/mimed.py` that looks at the object; `slow-rates` and `late-start` have the
+paper's options in one respect instead of those of the preset `cpu`. `bc` clones the actions of
 the same demonstrations, `bco` clones without reading them.
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
@@ -35,6 +36,7 @@ VARIANTS = {
     "timerewarder": "",
     "unguarded": " --familiar None --reward-limit None",
     "familiar-2": " --familiar 2",
+    "composites": " --familiar 2",
     "slow-rates": " --lr 1e-4 --tau 0.005",
     "late-start": " --random-steps 2000 --seed-frames 12000",
 }
@@ -80,7 +82,8 @@ class Run:
         if self.reward in ("env", "sparse"):
             return self.reward
         if self.reward in VARIANTS:
-            return str(self.data / self.task / "model-to-success")
+            fitted = "model-composites-0.5" if self.reward == "composites" else "model-to-success"
+            return str(self.data / self.task / fitted)
         return str(self.rivals / self.task / "models" / self.reward)
 
     def start(self) -> subprocess.Popen[bytes]:
