@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import functools
 import inspect
 import io
 import json
@@ -263,7 +264,8 @@ def test_fit_again_loads_the_model(model, videos):
 def test_ctrl_c_says_how_to_go_on(videos, tmp_path):
     out = tmp_path / "model"
     command = process("fit", videos, "--out", out, *QUICK, "--epochs=1000", "--patience=0")
-    fitting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    heeded = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a suite in the background ignores it
+    fitting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeded)
     while not (out / "training" / "state.json").exists() and fitting.poll() is None:
         time.sleep(0.02)
     fitting.send_signal(signal.SIGINT)
