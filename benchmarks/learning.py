@@ -7,8 +7,8 @@ The models of `timerewarder` are those of `python benchmarks/voc.py` (100 demons
 1`), those of rivals (`vip`, `gaifo`, ...) those of `python benchmarks/compare.py`. `unguarded` is the learned reward as
 in the paper, without `--familiar` and `--reward-limit`, `familiar-2` with a wider `--familiar`, and `composites` with
 that and the model of `python benchmarks/mimed.py` that looks at the object; `slow-rates` and `late-start` have the
-paper's options in one respect instead of those of the preset `cpu`. `bc` clones the actions of
-the same demonstrations, `bco` clones without reading them.
+paper's options in one respect instead of those of the preset `cpu`. `bc` clones the actions of the same demonstrations,
+`bco` clones without reading them.
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
 frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the

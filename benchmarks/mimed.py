@@ -70,7 +70,7 @@ def measure(task: str, composites: float, data: Path, episodes: int) -> dict[str
         tr.load(model) if done else tr.fit(folder / "train-to-success", model, composites=composites, epochs=EPOCHS)
     )
     demos, failures = (
-        [video.frames for video, _ in zip(read_videos([folder / name]), range(episodes), strict=False)]
+        [video.frames for video in itertools.islice(read_videos([folder / name]), episodes)]
         for name in ("heldout-to-success", "failures")
     )
     kinds = {"demos": demos, "mimed": list(mimed(folder / "heldout-to-success", episodes)), "failures": failures}

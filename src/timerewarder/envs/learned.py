@@ -236,9 +236,8 @@ class _Guard:
                 "(--familiar None --reward-limit None), or for a value, fit it again"
             )
         self._reward, self._pre = reward, reward.preprocessing
-        self._familiarity, self._tolerance = (
-            (reward.familiarity, familiar) if familiar is not None else (Familiarity(), 1.0)
-        )
+        self._familiarity = Familiarity() if familiar is None else reward.familiarity
+        self._tolerance = familiar or 1.0
         self._limit = None if limit is None else limit * reward.largest_step
 
     def knows(self, frames: Frame) -> NDArray[np.bool_]:

@@ -38,7 +38,7 @@ class Setting:
     reward: str
     """A reward model's folder or Hub id, `env` for the task's dense reward, `sparse` for success alone."""
     familiar: float | None = None
-    """Count frames that are unlike those of the training videos as no progress."""
+    """Count frames as no progress that are so many times as far from the training videos as the validation videos."""
     reward_limit: float | None = None
     """Largest gain of a step, in largest steps of the model's training videos."""
     obs: Seen = "pixels"
