@@ -2,16 +2,16 @@
 
     python benchmarks/agent.py --json
 
-- `update`: an update of the agent (batch 256, 84 px, stack 3) against a plain one of the same networks: fp32,
+- `update_ratio`: an update of the agent (batch 256, 84 px, stack 3) against a plain one of the same networks: fp32,
   contiguous, shifts by `grid_sample`, Adam one tensor at a time, as in public DrQ-v2.
 - `update_bound`: what that ratio would be if an update took no longer than matrix products of as many operations: more
   cannot be had at this precision on this machine.
 - `compile_gain`: passes of the encoder forward and back against the same ones through `torch.compile`.
-- `sampling`: drawing and shifting a batch, against an update.
+- `sampling_share`: drawing and shifting a batch, against an update.
 - `bytes_a_transition`: of the replay, with episodes of 62 steps.
-- `reward`: a training step (simulate, draw, remember, update) with a learned reward of the small encoder against one
-  without, with the preset `cpu` from pixels.
-- `presets`: environment frames a second of `cpu` over those of `paper`.
+- `reward_adds`: a training step (simulate, draw, remember, update) with a learned reward of the small encoder and its
+  guards against one without, with the preset `cpu` from pixels.
+- `cpu_over_paper`: environment frames a second of `cpu` over those of `paper`.
 - `deviations`: how much longer a training step of the preset `cpu` takes with one option set back to the paper's.
 """
 
@@ -39,6 +39,7 @@ from timerewarder.agents.replay import Replay, Transitions, bytes_needed
 from timerewarder.envs.learned import LearnedReward
 from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.envs.worker import View
+from timerewarder.rewards.familiarity import MOST, SIDE
 from timerewarder.rewards.timerewarder import Config as RewardConfig
 from timerewarder.rewards.timerewarder import TimeRewarder
 
@@ -161,7 +162,7 @@ class TrainingStep:
         self.config = replace(config, agent=agent)
         env: Any = MetaWorld("drawer-open")
         if reward is not None:
-            env = LearnedReward(env, reward, alpha=0.0, limit=config.reward_limit)
+            env = LearnedReward(env, reward, alpha=0.0, familiar=config.familiar, limit=config.reward_limit)
         self.env, self.steps = View(env, config.obs, side), 0
         shape = self.env.observation_space.shape
         assert shape is not None
@@ -196,11 +197,18 @@ def episode_seconds(step: TrainingStep, steps: int) -> float:
     return time.perf_counter() - started
 
 
-def measure_steps(rounds: int) -> dict[str, float]:
+def reward_model() -> TimeRewarder:
+    """One of the small encoder, with as many remembered frames as it ever has: what it says does not matter here."""
     torch.manual_seed(0)
-    cpu, paper = preset_named("cpu", "pixels"), preset_named("paper", "pixels")
     reward = TimeRewarder(RewardConfig()).eval()
     reward.record["shortest_video"] = EPISODE
+    reward.familiarity.thumbnails = torch.randint(0, 256, (MOST, 3 * SIDE * SIDE), dtype=torch.uint8)
+    return reward
+
+
+def measure_steps(rounds: int) -> dict[str, float]:
+    cpu, paper = preset_named("cpu", "pixels"), preset_named("paper", "pixels")
+    reward = reward_model()
     steps = {
         "with": TrainingStep(cpu, reward),
         "without": TrainingStep(cpu, None),
@@ -225,8 +233,7 @@ def step_seconds(steps: dict[str, TrainingStep], rounds: int) -> dict[str, float
 
 def measure_deviations(rounds: int) -> dict[str, dict[str, float]]:
     """For policies that see pixels and states: what each option that `cpu` changes for time's sake is worth."""
-    reward = TimeRewarder(RewardConfig()).eval()
-    reward.record["shortest_video"] = EPISODE
+    reward = reward_model()
     found = {}
     for obs, names in (("pixels", ("batch", "hidden", "encoder")), ("state", ("batch", "hidden"))):
         cpu, paper = preset_named("cpu", obs), preset_named("paper", obs)

@@ -35,6 +35,7 @@ TASKS = ("drawer-open", "button-press-topdown", "door-open", "window-open", "win
 VARIANTS = {
     "timerewarder": "",
     "unguarded": " --familiar None --reward-limit None",
+    "familiar-1.6": " --familiar 1.6",
     "familiar-2": " --familiar 2",
     "composites": " --familiar 2",
     "slow-rates": " --lr 1e-4 --tau 0.005",
@@ -59,6 +60,10 @@ class Run:
     @property
     def folder(self) -> Path:
         return self.out / f"{self.task}-{self.reward}-{self.obs}-{self.seed}"
+
+    @property
+    def log(self) -> Path:
+        return self.out / f"{self.folder.name}.log"
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -90,7 +95,7 @@ class Run:
         resume = ["--resume"] if (self.folder / "config.json").exists() and self.reward != "bc" else []
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "timerewarder", *self.arguments, *resume]
-        with self.folder.with_suffix(".log").open("ab") as log:
+        with self.log.open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "1"})
 
     def rows(self) -> list[dict[str, Any]]:
@@ -153,7 +158,7 @@ def done(run: Run, rows: list[dict[str, Any]]) -> bool:
 
 def finish(run: Run, process: subprocess.Popen[bytes], out: Path) -> None:
     if process.returncode != 0 or not (run.folder / "policy.safetensors").exists():  # a run that is stopped ends well
-        print(f"not complete ({process.returncode}), see {run.folder.with_suffix('.log')}:", *run.key, flush=True)
+        print(f"not complete ({process.returncode}), see {run.log}:", *run.key, flush=True)
         return
     rows = run.rows()
     write(out, [*(row for row in read(out) if key(row) != run.key), *rows])

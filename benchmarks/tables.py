@@ -1,7 +1,7 @@
-"""Write the measured numbers of results/ into the marked places of README.md; none is typed by hand.
+"""Write the measured numbers of results/ into the marked places of the documents; none is typed by hand.
 
 python benchmarks/tables.py          # writes
-python benchmarks/tables.py --check  # exits with 1 if README.md is stale
+python benchmarks/tables.py --check  # exits with 1 if a document is stale
 """
 
 from __future__ import annotations
@@ -13,11 +13,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from timerewarder.agents.online import Config
+from timerewarder.agents.presets import preset_named
+from timerewarder.config import to_dict
 from timerewarder.rewards import METHODS
 from timerewarder.rewards.goals import GoalConfig
 from timerewarder.rewards.online import OnlineReward
 
 ROOT = Path(__file__).parent.parent
+DOCUMENTS = ("README.md", "docs/training.md")
 
 
 def load(name: str) -> dict[str, Any]:
@@ -114,6 +118,43 @@ def learning() -> str:
     return "\n".join(lines)
 
 
+WHY = {  # the preset cpu departs from the paper
+    "familiar": "see below",
+    "reward_limit": "see below",
+    "policy_size": "a quarter of the pixels; the reward still sees all of them",
+    "encoder": "two convolutions of stride 2 (16 and 32 channels) instead of four of 32",
+    "shift": "the same share of the picture",
+    "batch": "the time of an update",
+    "hidden": "the time of an update",
+    "lr": "fewer frames have to do",
+    "tau": "likewise",
+    "update_every": "likewise, at the price of time",
+    "random_steps": "start learning at once",
+    "seed_frames": "likewise",
+}
+PIXELS_ONLY = ("policy_size", "encoder", "shift")
+
+
+def presets() -> str:
+    """Every option in which the preset `cpu` departs from `paper`, and what it is worth in time."""
+    pixels, state = (_options(preset_named("cpu", obs)) for obs in ("pixels", "state"))
+    paper, factors = _options(preset_named("paper", "pixels")), load("agent")["deviations"]
+    lines = ["| option | paper | cpu, pixels | cpu, state or features | why | time |", "|---|---|---|---|---|---|"]
+    changed = [name for name in paper if {pixels[name], state[name]} - {paper[name]} and name != "obs"]
+    assert set(changed) == set(WHY), set(changed) ^ set(WHY)
+    for name, why in WHY.items():
+        shown = [paper[name], pixels[name], "–" if name in PIXELS_ONLY else state[name]]
+        times = [f"{factors[obs][name]:.1f} ({obs})" for obs in ("pixels", "state") if name in factors[obs]]
+        told = " | ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in shown)
+        lines.append(f"| `{name.replace('_', '-')}` | {told} | {why} | {', '.join(times) or '–'} |")
+    return "\n".join(lines)
+
+
+def _options(config: Config) -> dict[str, Any]:
+    flat = to_dict(config)
+    return flat | flat.pop("agent")
+
+
 PAPERS = {
     "timerewarder": "TimeRewarder (2026)", "from-init": "its ablation: only from init",
     "single-frame": "its ablation: single frame", "order": "its ablation: order prediction",
@@ -179,18 +220,18 @@ def _policy(reward: str) -> str:
 
 
 def filled(text: str) -> str:
-    """README.md with every `<!-- results:NAME -->` ... `<!-- end -->` made anew."""
-    tables = {"voc": voc, "speed": speed, "learning": learning, "methods": methods}
+    """A document with every `<!-- results:NAME -->` ... `<!-- end -->` made anew."""
+    tables = {"voc": voc, "speed": speed, "learning": learning, "methods": methods, "presets": presets}
     pattern = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
     return pattern.sub(lambda match: f"{match[1]}{tables[match[2]]()}\n{match[3]}", text)
 
 
 def main() -> None:
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
+    stale = {path: new for name in DOCUMENTS if (new := filled(old := (path := ROOT / name).read_text("utf-8"))) != old}
     if "--check" in sys.argv:
-        sys.exit(filled(text) != text)
-    readme.write_text(filled(text), encoding="utf-8")
+        sys.exit(bool(stale))
+    for path, new in stale.items():
+        path.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":
