@@ -1,109 +1,27 @@
-"""The wrappers: what `score` gives, frame by frame and for many environments at once, however episodes are reset."""
+"""The wrappers: what `score` gives, frame by frame, from any camera, and what bad input gets."""
 
 import importlib
-import json
 import sys
 import warnings
 
 import gymnasium
 import numpy as np
 import pytest
-import torch
 from gymnasium.envs.mujoco import MujocoEnv
 from gymnasium.utils.env_checker import check_env
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector import SyncVectorEnv
 
 from tests.conftest import SIZE
+from tests.envs.sliding import Slide, makers, rightwards
 from timerewarder.envs.learned import FinalFrame, LearnedReward, VectorLearnedReward
 from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.errors import UserError
-from timerewarder.rewards import from_init, timerewarder
-from timerewarder.rewards.alpha import Alpha
-from timerewarder.rewards.familiarity import thumbnails
-
-MODES = list(AutoresetMode)
-
-
-class Slide(gymnasium.Env):
-    """A square to be pushed to the right edge, in steps of up to 0.15 of the way; success from a quarter on."""
-
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
-    observation_space = gymnasium.spaces.Box(0.0, 1.0, (2,), np.float32)
-    action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
-
-    def __init__(self, steps=6, size=SIZE, tells="success", render_mode="rgb_array"):
-        self.steps, self.size, self.tells, self.render_mode = steps, size, tells, render_mode
-
-    def observe(self):
-        return np.array([self.place, self.height], np.float32)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place, self.height, self.done = 0.0, self.np_random.uniform(), 0
-        return self.observe(), {"height": self.height}
-
-    def step(self, action):
-        self.place = min(max(self.place + 0.15 * float(action[0]), 0.0), 1.0)
-        self.done += 1
-        success = self.place > 0.25
-        info = {"height": self.height, **({self.tells: success} if self.tells else {})}
-        return self.observe(), -self.place, False, self.done >= self.steps, info
-
-    def render(self):
-        picture = np.full((self.size, self.size, 3), 30, np.uint8)
-        left, top = (round(share * self.size * 0.8) for share in (self.place, self.height))
-        side = self.size // 5
-        picture[top : top + side, left : left + side] = (240, 200, 60)
-        return picture
-
-
-gymnasium.register("test/Slide-v0", entry_point=Slide)
-
-
-def model(method=timerewarder.TimeRewarder, **options):
-    """Not fitted, but told apart: rewards of different frames differ by much more than rounding."""
-    config = {timerewarder.TimeRewarder: timerewarder.Config, from_init.FromInit: from_init.Config}[method]
-    torch.manual_seed(0)
-    reward = method(config(image_size=SIZE, **options)).eval()
-    with torch.no_grad():
-        for layer in (module for module in reward.head.modules() if isinstance(module, torch.nn.Linear)):
-            layer.weight.mul_(5)
-    return reward
-
-
-@pytest.fixture(scope="module", params=["timerewarder", "with history", "from the first frame"])
-def reward(request):
-    if request.param == "from the first frame":
-        return model(from_init.FromInit)
-    return model(history=2 if request.param == "with history" else 0)
-
-
-@pytest.fixture(scope="module")
-def plain():
-    return model()
-
-
-@pytest.fixture
-def encoded(plain):
-    """How many frames each call of the encoder got."""
-    calls = []
-    handle = plain.encoder.register_forward_hook(lambda _module, inputs, _out: calls.append(len(inputs[0])))
-    yield calls
-    handle.remove()
-
-
-def rightwards(steps, count=1):
-    """Actions (steps, count, 1) that push to the right."""
-    return np.random.default_rng(0).uniform(0.3, 1, (steps, count, 1)).astype(np.float32)
 
 
 def quiet_check(env):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it is wrapped, that Meta-World's observations are unbounded
         check_env(env)
-
-
-# One environment
 
 
 def test_the_rewards_of_an_episode_are_its_scores(reward):
@@ -282,83 +200,6 @@ def test_a_mujoco_camera_by_name(plain, ball):
         LearnedReward(Ball(ball), plain, camera="drone")
 
 
-# Many environments
-
-
-def makers(final_frames, count=3):
-    """Sub-environments whose episodes end at different times."""
-
-    def make(steps):
-        return FinalFrame(Slide(steps=steps)) if final_frames else Slide(steps=steps)
-
-    return [lambda steps=steps: make(steps) for steps in range(3, 3 + count)]
-
-
-def vector(kind, mode, reward, alpha=2.0, count=3, **limit):
-    envs = kind(makers(mode is AutoresetMode.SAME_STEP, count), autoreset_mode=mode)
-    return VectorLearnedReward(envs, reward, alpha, **limit)
-
-
-def single_step(env, action, mode, ended):
-    """What a vector environment does in a step, with one wrapped environment: its result, and whether it ended."""
-    if ended:  # NEXT_STEP: the action is lost. DISABLED: the user resets between two steps.
-        env.reset()
-        if mode is AutoresetMode.NEXT_STEP:
-            return {"reward": 0.0, "learned_reward": 0.0, "success": False, "task_reward": 0.0}, False
-    _, reward, terminated, truncated, info = env.step(action)
-    if mode is AutoresetMode.SAME_STEP and (terminated or truncated):
-        env.reset()
-        truncated = False
-    return {"reward": reward, **{key: info[key] for key in ("learned_reward", "success", "task_reward")}}, truncated
-
-
-def compare_with_singles(kind, mode, reward, steps, **limit):
-    envs = vector(kind, mode, reward, **limit)
-    singles = [LearnedReward(make(), reward, 2.0, **limit) for make in makers(False)]
-    _, infos = envs.reset(seed=5)
-    assert not infos["learned_reward"].any()
-    for seed, env in enumerate(singles):
-        env.reset(seed=5 + seed)
-    ended, finished = np.zeros(3, bool), 0
-    for actions in rightwards(steps, 3):
-        if mode is AutoresetMode.DISABLED and ended.any():
-            envs.reset(options={"reset_mask": ended})
-        _, rewards, terminations, truncations, infos = envs.step(actions)
-        results = [single_step(singles[i], actions[i], mode, ended[i]) for i in range(3)]
-        ended = np.array([end for _, end in results])
-        finished += (terminations | truncations).sum()
-        assert np.allclose(rewards, [result["reward"] for result, _ in results], atol=1e-5)
-        for key in ("learned_reward", "success", "task_reward"):
-            assert np.allclose(infos[key], [result[key] for result, _ in results], atol=1e-5)
-            assert infos[f"_{key}"].all()
-    assert finished >= 5
-    envs.close()
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_vector_equals_its_environments_one_by_one(mode, reward):
-    compare_with_singles(SyncVectorEnv, mode, reward, steps=14)
-
-
-@pytest.fixture
-def knowing():
-    """A model that knows the left part of the picture, and the beginning of its right part."""
-    reward, env = model(), Slide()
-    env.reset(seed=5)
-    frames = []
-    for env.place in np.linspace(0, 0.3, 10):
-        frames.append(env.render())
-    reward.familiarity.thumbnails = thumbnails(np.stack(frames)).byte()
-    reward.familiarity.reach = torch.tensor(300.0)
-    reward.record["shortest_video"] = 11
-    return reward
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_guarded_vectors_equal_guarded_environments(mode, knowing):
-    compare_with_singles(SyncVectorEnv, mode, knowing, steps=14, familiar=1.25, limit=2.0)
-
-
 def test_a_model_without_a_guard_cannot_be_guarded(plain):
     with pytest.raises(UserError, match="fit it again"):
         LearnedReward(Slide(), plain, familiar=1.25)
@@ -376,102 +217,6 @@ def test_the_guard_takes_back_what_is_out_of_sight_and_never_pays_above_the_limi
     assert (free[-3:] != 0).any()
     assert familiar.sum() == pytest.approx(0, abs=1e-6)
     assert np.allclose(limited, np.clip(free, -0.05, 0.05))  # half of the largest step, a tenth
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_in_processes_of_their_own_too(mode, plain):
-    compare_with_singles(AsyncVectorEnv, mode, plain, steps=10)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_one_batched_encode_a_step(mode, plain, encoded):
-    envs = vector(SyncVectorEnv, mode, plain)
-    envs.reset(seed=0)
-    for actions in rightwards(3, 3):
-        _, _, _, truncations, _ = envs.step(actions)
-    # A last frame and the next first frame both count when they come in the same step.
-    assert encoded == [3, 3, 3, 4 if mode is AutoresetMode.SAME_STEP else 3]
-    assert truncations.tolist() == [True, False, False]
-    if mode is AutoresetMode.DISABLED:
-        envs.reset(options={"reset_mask": truncations})
-        assert encoded[-1] == 1
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_one_alpha_for_all(mode, plain):
-    envs = vector(SyncVectorEnv, mode, plain, alpha="adaptive")
-    by_hand, ended = Alpha("adaptive"), np.zeros(3, bool)
-    envs.reset(seed=0)
-    for actions in rightwards(12, 3):
-        if mode is AutoresetMode.DISABLED and ended.any():
-            envs.reset(options={"reset_mask": ended})
-        _, rewards, _, truncations, infos = envs.step(actions)
-        for env in range(3):
-            if not (mode is AutoresetMode.NEXT_STEP and ended[env]):
-                by_hand.see(infos["learned_reward"][env], env)
-        for env in np.flatnonzero(truncations).tolist():
-            by_hand.end_trajectory(env)
-        ended = truncations
-        assert infos["alpha"].tolist() == [by_hand.value] * 3
-        assert np.allclose(rewards, infos["learned_reward"] + by_hand.value * infos["success"])
-    assert json.loads(json.dumps(envs.alpha.state())) == by_hand.state()
-    assert by_hand.value > 0
-
-
-class Solved(Slide):
-    """Calls itself solved from the start."""
-
-    def reset(self, *, seed=None, options=None):
-        observation, info = super().reset(seed=seed, options=options)
-        return observation, {**info, "success": True}
-
-
-def test_a_step_that_only_resets_is_worth_nothing(plain):
-    envs = VectorLearnedReward(SyncVectorEnv([lambda: Solved(steps=1)]), plain, alpha=2)
-    _, infos = envs.reset(seed=0)
-    assert infos["success"].tolist() == [True]
-    envs.step(np.ones((1, 1)))
-    _, rewards, _, _, infos = envs.step(np.ones((1, 1)))
-    assert infos["success"].tolist() == [True]
-    assert rewards.tolist() == infos["learned_reward"].tolist() == infos["task_reward"].tolist() == [0]
-
-
-@pytest.mark.parametrize("steps", [1, 3])
-def test_the_user_may_reset_at_any_time(plain, steps):
-    """After the end of an episode, before the vector environment does it by itself, or in the middle of one."""
-    envs = VectorLearnedReward(SyncVectorEnv([lambda: Slide(steps)] * 2), plain, "adaptive")
-    for seed in range(3):
-        envs.reset(seed=seed)
-        _, _, _, truncations, infos = envs.step(np.ones((2, 1)))
-        assert truncations.all() == (steps == 1)
-        assert infos["learned_reward"].all()
-    envs.reset()
-    assert envs.alpha.record["trajectories"] == 6
-
-
-def test_infos_keep_what_the_environments_tell(plain):
-    own, wrapped = SyncVectorEnv(makers(False)), VectorLearnedReward(SyncVectorEnv(makers(False)), plain)
-    own.reset(seed=0)
-    wrapped.reset(seed=0)
-    for actions in rightwards(5, 3):
-        *expected, infos = own.step(actions)
-        *results, told = wrapped.step(actions)
-        for index in (0, 2, 3):
-            assert np.array_equal(results[index], expected[index])
-        assert np.array_equal(told["task_reward"], expected[1])
-        assert np.array_equal(told["height"], infos["height"])
-        assert np.array_equal(told["_height"], infos["_height"])
-
-
-def test_a_vector_camera_may_be_a_function(plain):
-    envs = [
-        VectorLearnedReward(SyncVectorEnv(makers(False)), plain, 0, camera)
-        for camera in (None, lambda envs: [frame[::-1] for frame in envs.render()])
-    ]
-    for each in envs:
-        each.reset(seed=0)
-    straight, flipped = ([each.step(actions)[1] for actions in rightwards(3, 3)] for each in envs)
-    assert np.abs(np.array(straight) - flipped).max() > 1e-3
 
 
 # Bad input
@@ -520,7 +265,7 @@ def test_reset_comes_first(plain):
     with pytest.raises(UserError, match=r"call reset\(\)"):
         LearnedReward(Slide(), plain).step(np.zeros(1))
     with pytest.raises(UserError, match=r"call reset\(\)"):
-        vector(SyncVectorEnv, AutoresetMode.NEXT_STEP, plain).step(np.zeros((3, 1)))
+        VectorLearnedReward(SyncVectorEnv(makers(False)), plain).step(np.zeros((3, 1)))
 
 
 def test_unknown_cameras(plain):
@@ -540,65 +285,6 @@ def test_bad_alpha_and_bad_reward(plain, tmp_path):
             wrap(env, tmp_path / "nowhere")
         with pytest.raises(UserError, match="function is no reward model"):
             wrap(env, lambda frames: frames)
-
-
-@pytest.mark.parametrize("kind", [SyncVectorEnv, AsyncVectorEnv])
-def test_resetting_in_the_same_step_needs_final_frames(kind, plain):
-    envs = kind(makers(False, 2), autoreset_mode=AutoresetMode.SAME_STEP)
-    with pytest.raises(UserError, match=r"FinalFrame\(env\), or use AutoresetMode.NEXT_STEP"):
-        VectorLearnedReward(envs, plain)
-    envs.close()
-
-
-class Bare(VectorEnv):
-    """A vector environment of another make: no list of environments, one picture for all unless told otherwise."""
-
-    num_envs = 2
-    render_mode = "rgb_array"
-
-    def __init__(self, mode, pictures=None):
-        self.metadata = {} if mode is None else {"autoreset_mode": mode}
-        self.pictures = pictures
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros(2), {}
-
-    def step(self, actions):
-        return np.zeros(2), np.zeros(2), np.array([True, False]), np.zeros(2, bool), {}
-
-    def render(self):
-        return self.pictures
-
-
-@pytest.mark.parametrize(
-    ("pictures", "message"),
-    [
-        (None, "draws nothing for 2 sub-environments: give a camera"),
-        ([np.zeros((8, 8, 3), np.uint8)], "draws 1 frames for 2 sub-environments: give a camera"),
-        ([np.zeros((8, side, 3), np.uint8) for side in (8, 9)], "several sizes .*with one size"),
-    ],
-)
-def test_a_frame_for_each_environment(plain, pictures, message):
-    with pytest.raises(UserError, match=message):
-        VectorLearnedReward(Bare(AutoresetMode.NEXT_STEP, pictures), plain).reset()
-
-
-def test_other_vector_environments(plain):
-    pictures = np.zeros((2, 8, 8, 3), np.uint8)
-    with pytest.raises(UserError, match=r"metadata\['autoreset_mode'\]"):
-        VectorLearnedReward(Bare(None, pictures), plain)
-    envs = VectorLearnedReward(Bare(AutoresetMode.SAME_STEP, pictures), plain)
-    envs.reset()
-    with pytest.raises(UserError, match="FinalFrame"):
-        envs.step(np.zeros(2))
-
-
-def test_final_frames_of_another_size(plain):
-    makers = [lambda: FinalFrame(Slide(1), camera=lambda env: env.render()[::2])]
-    envs = VectorLearnedReward(SyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP), plain)
-    envs.reset(seed=0)
-    with pytest.raises(UserError, match="give FinalFrame the same camera"):
-        envs.step(np.zeros((1, 1)))
 
 
 # What must be installed
