@@ -157,8 +157,12 @@ def test_bad_checkpoints_are_refused(reward, tmp_path):
     refused("unknown method", method="magic")
     refused("unknown key 'colour'", config={**description["config"], "colour": "red"})
     weights = tmp_path / "weights.safetensors"
-    save_tensors(weights, {**load_tensors(weights), "stray": torch.zeros(1)})
+    tensors = load_tensors(weights)
+    save_tensors(weights, {**tensors, "stray": torch.zeros(1)})
     refused("does not fit")
+    name = next(name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.numel())
+    save_tensors(weights, {**tensors, name: torch.full_like(tensors[name], torch.nan)})
+    refused(f"no number, in {name}: copy it again")
     (tmp_path / "weights.safetensors").write_bytes(b"cut")
     with pytest.raises(UserError, match="cannot be read"):
         tr.load(tmp_path)

@@ -221,6 +221,8 @@ class FrameReward(nn.Module):
             reward.load_state_dict(tensors)
         except RuntimeError as error:
             raise UserError(f"{weights} does not fit {folder}'s configuration: {error}".replace("\n", " ")) from error
+        if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+            raise UserError(f"{weights} holds what is no number, in {broken[0]}: copy it again, or fit again")
         reward.record = description.get("record", {})
         return reward.eval()
 
