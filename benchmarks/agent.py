@@ -162,7 +162,9 @@ class TrainingStep:
         self.config = replace(config, agent=agent)
         env: Any = MetaWorld("drawer-open")
         if reward is not None:
-            env = LearnedReward(env, reward, alpha=0.0, familiar=config.familiar, limit=config.reward_limit)
+            env = LearnedReward(
+                env, reward, 0.0, familiar=config.familiar, limit=config.reward_limit, anchor=config.anchor
+            )
         self.env, self.steps = View(env, config.obs, side), 0
         shape = self.env.observation_space.shape
         assert shape is not None

@@ -3,10 +3,10 @@
     python benchmarks/learning.py --obs state --frames 60000
     python benchmarks/learning.py --obs pixels --tasks drawer-open --frames 60000 --seeds 0 1 2
 
-The models of `timerewarder` are those of `python benchmarks/voc.py` (100 demonstrations, `fit --encoder small --minutes
-1`), those of rivals (`vip`, `gaifo`, ...) those of `python benchmarks/compare.py`. `unguarded` is the learned reward as
-in the paper, without `--familiar` and `--reward-limit`, `familiar-2` with a wider `--familiar`, and `composites` with
-that and the model of `python benchmarks/mimed.py` that looks at the object; `slow-rates` and `late-start` have the
+The models of `timerewarder` are those of `python benchmarks/mimed.py` that look at the object (100 demonstrations, `fit
+--composites 0.5 --epochs 3`); `without-composites` takes those that are fitted as in the paper. Those of rivals (`vip`,
+`gaifo`, ...) are those of `python benchmarks/compare.py`. `unguarded` is the learned reward without the guards of the
+preset, `unanchored`, `unfamiliar` and `unlimited` each without one of them; `slow-rates` and `late-start` have the
 paper's options in one respect instead of those of the preset `cpu`. `bc` clones the actions of the same demonstrations,
 `bco` clones without reading them.
 
@@ -34,10 +34,11 @@ from timerewarder.files import atomic, read_json
 TASKS = ("drawer-open", "button-press-topdown", "door-open", "window-open", "window-close")
 VARIANTS = {
     "timerewarder": "",
-    "unguarded": " --familiar None --reward-limit None",
-    "familiar-1.6": " --familiar 1.6",
-    "familiar-2": " --familiar 2",
-    "composites": " --familiar 2",
+    "without-composites": "",
+    "unguarded": " --familiar None --reward-limit None --anchor 0",
+    "unanchored": " --anchor 0",
+    "unfamiliar": " --familiar None",
+    "unlimited": " --reward-limit None",
     "slow-rates": " --lr 1e-4 --tau 0.005",
     "late-start": " --random-steps 2000 --seed-frames 12000",
 }
@@ -87,8 +88,8 @@ class Run:
         if self.reward in ("env", "sparse"):
             return self.reward
         if self.reward in VARIANTS:
-            fitted = "model-composites-0.5" if self.reward == "composites" else "model-to-success"
-            return str(self.data / self.task / fitted)
+            share = "0" if self.reward == "without-composites" else "0.5"
+            return str(self.data / self.task / f"model-composites-{share}")
         return str(self.rivals / self.task / "models" / self.reward)
 
     def start(self) -> subprocess.Popen[bytes]:

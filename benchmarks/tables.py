@@ -121,6 +121,7 @@ def learning() -> str:
 WHY = {  # the preset cpu departs from the paper
     "familiar": "see below",
     "reward_limit": "see below",
+    "anchor": "see below",
     "policy_size": "a quarter of the pixels; the reward still sees all of them",
     "encoder": "two convolutions of stride 2 (16 and 32 channels) instead of four of 32",
     "shift": "the same share of the picture",

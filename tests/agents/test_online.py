@@ -180,7 +180,13 @@ def test_a_mistake_leaves_nothing_behind(model: str, tmp_path: Path) -> None:
         with pytest.raises(UserError):
             train_policy("drawer-open", model, tmp_path / "run", replace(TINY, **option))
         assert not (tmp_path / "run").exists()
-    for option in [{"threads": -1}, {"reward_limit": -1.0}, {"obs": "pixels", "policy_size": 4}, {"frames": 0}]:
+    for option in [
+        {"threads": -1},
+        {"reward_limit": -1.0},
+        {"anchor": 1.5},
+        {"obs": "pixels", "policy_size": 4},
+        {"frames": 0},
+    ]:
         with pytest.raises(UserError, match="--"):
             replace(TINY, **option)
 
@@ -298,7 +304,8 @@ def test_presets_are_what_they_say() -> None:
     assert (agent.tau, agent.hidden, agent.exploration_noise, agent.policy_noise) == (0.005, 1024, 0.4, 0.1)
     assert (agent.noise_clip, agent.policy_delay, agent.shift, agent.stack, paper.size) == (0.3, 1, 4, 3, 84)
     assert (paper.random_steps, paper.seed_frames, paper.update_every, paper.action_repeat) == (2000, 12_000, 2, 2)
-    assert (paper.eval_every, paper.eval_episodes, paper.alpha, paper.reward_limit) == (10_000, 10, "adaptive", None)
+    assert (paper.eval_every, paper.eval_episodes, paper.alpha) == (10_000, 10, "adaptive")
+    assert (paper.familiar, paper.reward_limit, paper.anchor) == (None, None, 0)
     with pytest.raises(UserError, match="did you mean paper"):
         preset_named("papr", "pixels")
     with pytest.raises(UserError, match="--obs"):

@@ -203,6 +203,13 @@ def test_a_mujoco_camera_by_name(plain, ball):
 def test_a_model_without_a_guard_cannot_be_guarded(plain):
     with pytest.raises(UserError, match="fit it again"):
         LearnedReward(Slide(), plain, familiar=1.25)
+    with pytest.raises(UserError, match="fit it again"):
+        LearnedReward(Slide(), plain, anchor=0.5)
+
+
+def test_an_anchor_is_a_share(knowing):
+    with pytest.raises(UserError, match="anchor 2 is a share"):
+        LearnedReward(Slide(), knowing, anchor=2)
 
 
 def test_the_guard_takes_back_what_is_out_of_sight_and_never_pays_above_the_limit(knowing):

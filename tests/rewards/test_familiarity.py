@@ -96,11 +96,13 @@ def test_videos_that_are_all_alike_are_known(tmp_path: Path) -> None:
     assert not familiarity(np.full((2, 16, 16, 3), 200, np.uint8), 1.25).any()
 
 
-def guarded(frames: np.ndarray, known: list[bool], limit: float | None = None) -> tuple[TimeRewarder, list[float]]:
+def guarded(
+    frames: np.ndarray, known: list[bool], limit: float | None = None, anchor: float = 0.0
+) -> tuple[TimeRewarder, list[float]]:
     """An untrained model, and the rewards of its guarded stream over the frames."""
     torch.manual_seed(0)
     reward = TimeRewarder(Config(image_size=32)).eval()
-    stream, features = Guarded(reward.stream(), limit), reward.encode(frames)
+    stream, features = Guarded(reward.stream(), limit, anchor), reward.encode(frames)
     stream.begin(features[0])
     return reward, [stream.arrive(*step) for step in zip(features[1:], known[1:], strict=True)]
 
@@ -111,42 +113,47 @@ def test_known_frames_are_rewarded_as_they_are_scored() -> None:
     assert rewards == pytest.approx(reward.score(frames)[1:].tolist(), abs=1e-6)
 
 
-def test_out_of_sight_nothing_counts_and_coming_back_pays_the_way_from_the_first_frame() -> None:
+def test_out_of_sight_nothing_counts_and_coming_back_pays_what_there_was() -> None:
     frames, known = crossing(0, 7), [True, True, True, False, False, True, True]
     reward, rewards = guarded(frames, known)
     scored = reward.score(frames)
-    back = float(reward.score(frames[[0, 5]])[1])
     gained = float(scored[1:3].sum())
-    assert rewards == pytest.approx([scored[1], scored[2], -gained, 0, back, scored[6]], abs=1e-6)
+    assert rewards == pytest.approx([scored[1], scored[2], -gained, 0, gained, scored[6]], abs=1e-6)
 
 
-def test_out_of_sight_no_more_than_a_step_is_gained() -> None:
-    known = [True, False, False, True, True, True, True]
-    frames = max((crossing(seed, 7) for seed in range(10)), key=lambda frames: guarded(frames, known)[1][2])
-    ahead = guarded(frames, known)[1][2]
-    assert ahead > 0
-    limit = ahead / 2.5
-    reward, rewards = guarded(frames, known, limit)
-    steps = np.clip(reward.score(frames)[4:], -limit, limit).tolist()
-    assert rewards == pytest.approx([0, 0, limit, *steps], abs=1e-6)  # not what the way from the first frame says
+def test_an_anchor_of_one_pays_what_is_seen_from_the_first_frame() -> None:
+    frames, known = crossing(0, 6), [True, True, True, False, True, True]
+    reward, rewards = guarded(frames, known, anchor=1.0)
+    seen = [float(reward.score(frames[[0, t]])[1]) if known[t] else 0.0 for t in range(1, 6)]
+    assert np.cumsum(rewards) == pytest.approx(seen, abs=1e-6)
+
+
+def test_half_an_anchor_halves_what_a_sum_is_away_from_the_view_of_the_first_frame() -> None:
+    frames = crossing(0, 3)
+    reward, rewards = guarded(frames, [True] * 3, anchor=0.5)
+    one, two = (float(step) for step in reward.score(frames)[1:])
+    assert rewards[0] == pytest.approx(one, abs=1e-6)
+    assert sum(rewards) == pytest.approx((one + two + float(reward.score(frames[[0, 2]])[1])) / 2, abs=1e-6)
 
 
 @given(
     known=st.lists(st.booleans(), min_size=2, max_size=12),
     limit=st.sampled_from([None, 0.001, 0.01, 0.1]),
+    anchor=st.sampled_from([0.0, 0.5, 1.0]),
     seed=st.integers(0, 3),
 )
-def test_no_more_is_ever_paid_than_was_reached(known: list[bool], limit: float | None, seed: int) -> None:
-    """What was paid in all is the progress at the end, or less where the limit holds some back; out of sight 0."""
-    frames = crossing(seed, len(known))
-    reward, rewards = guarded(frames, known, limit)
-    total = sum(rewards)
-    if not known[-1]:
-        assert total <= 1e-9
-    if limit is not None:
-        assert max(rewards, default=0) <= limit + 1e-9
-    last = max((i for i in range(1, len(known)) if not known[i]), default=0)
-    if last == 0:
-        steps = reward.score(frames)[1:]
-        reached = steps.sum() if limit is None else np.clip(steps, -limit, limit).sum()
-        assert total == pytest.approx(reached, abs=1e-5)
+def test_no_more_is_ever_paid_than_was_reached(
+    known: list[bool], limit: float | None, anchor: float, seed: int
+) -> None:
+    """What has been paid follows the progress, out of sight 0, as fast as the limit lets it, and never passes it."""
+    frames, most = crossing(seed, len(known)), limit or np.inf
+    reward, rewards = guarded(frames, known, limit, anchor)
+    scored, progress, paid = reward.score(frames), 0.0, 0.0
+    for t, got in enumerate(rewards, 1):
+        if known[t]:
+            step = np.clip(scored[t], -most, most) if known[t - 1] or t == 1 else 0.0
+            progress = (1 - anchor) * (progress + step) + anchor * float(reward.score(frames[[0, t]])[1])
+        owed = (progress if known[t] else 0.0) - paid
+        assert got == pytest.approx(np.clip(owed, -most, most), abs=1e-5)
+        assert abs(got) <= abs(owed) + 1e-5
+        paid += got

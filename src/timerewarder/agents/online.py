@@ -56,8 +56,11 @@ class Config:
     """Count frames that are unlike those of the training videos as no progress (rewards/familiarity.py): those so many
     times as far from them as the validation videos at their farthest. Default: all count, as in the paper."""
     reward_limit: float | None = None
-    """Clip a step's gain of learned reward at so many times the largest step of the training videos: more is no
-    progress, but a picture that the model does not know. Default: no limit, as in the paper."""
+    """Clip a step of learned reward at so many times the largest step of the training videos: more is no progress, but
+    a picture that the model does not know. Default: no limit, as in the paper."""
+    anchor: float = 0.0
+    """Draw the sum of an episode's learned rewards towards what the model sees from the first frame on, by this share
+    at every step, so that errors of steps do not add up. Default: the sum is free, as in the paper."""
     reward_every: int = 10
     """Episodes after which a reward that goes on learning (gaifo, rank2reward, progressor) rewards the whole replay
     anew."""
@@ -108,6 +111,8 @@ class Config:
             raise UserError(f"--familiar {self.familiar} knows no frame: give more than 0, or None")
         if self.reward_limit is not None and not self.reward_limit > 0:
             raise UserError(f"--reward-limit {self.reward_limit} leaves no reward: give more than 0, or None")
+        if not 0 <= self.anchor <= 1:
+            raise UserError(f"--anchor {self.anchor} is a share: give 0 to 1")
         seen, least = self.policy_size or self.size, 16
         if self.obs == "pixels" and (seen < least or 2 * self.agent.shift >= seen):
             raise UserError(
@@ -117,8 +122,8 @@ class Config:
 
     def setting(self, task: str, reward: str) -> Setting:
         return Setting(
-            task=task, reward=reward, familiar=self.familiar, reward_limit=self.reward_limit, obs=self.obs,
-            size=self.size, policy_size=self.policy_size, camera=self.camera,
+            task=task, reward=reward, familiar=self.familiar, reward_limit=self.reward_limit, anchor=self.anchor,
+            obs=self.obs, size=self.size, policy_size=self.policy_size, camera=self.camera,
             action_repeat=self.action_repeat, ranges=self.ranges, horizon=self.horizon,
         )  # fmt: skip
 

@@ -47,9 +47,10 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     a camera for Meta-World and for Gymnasium's MuJoCo environments, or a function of the environment that gives a frame
     uint8 (H, W, 3), for instance one that was drawn for the observation already.
 
-    `familiar` counts frames that are unlike those of the training videos as no progress (rewards/familiarity.py);
-    `limit` clips what a step gains at so many times the largest step of those videos. Both keep a policy from being
-    paid for pictures that the model does not know; neither is in the paper.
+    Three guards keep a policy from being paid for what is no progress (rewards/familiarity.py); none is in the paper.
+    `familiar` counts frames that are unlike those of the training videos as no progress; `limit` clips a step at so
+    many times the largest step of those videos; `anchor` draws the sum of steps towards what the model sees from the
+    first frame on, by this share at every step.
 
     `info` gains `task_reward` (what the environment itself returned), `success` (the environment's `success` or
     `is_success`; False if it tells neither), `learned_reward` and `alpha`. `self.alpha.record` tells what set alpha.
@@ -63,15 +64,17 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         camera: Camera = None,
         familiar: float | None = None,
         limit: float | None = None,
+        anchor: float = 0.0,
     ) -> None:
         RecordConstructorArgs.__init__(
-            self, reward=reward, alpha=alpha, camera=camera, familiar=familiar, limit=limit, _disable_deepcopy=True
-        )
+            self, reward=reward, alpha=alpha, camera=camera, familiar=familiar, limit=limit, anchor=anchor,
+            _disable_deepcopy=True,
+        )  # fmt: skip
         gymnasium.Wrapper.__init__(self, env)
         self.alpha = Alpha(alpha)
         self._draw = view(env, camera)
         self._model = _loaded(reward)
-        self._guard = _Guard(self._model, familiar, limit)
+        self._guard = _Guard(self._model, familiar, limit, anchor)
         self._stream = self._guard.stream()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -128,13 +131,14 @@ class VectorLearnedReward(VectorWrapper):
         camera: Callable[[Any], Sequence[Frame]] | None = None,
         familiar: float | None = None,
         limit: float | None = None,
+        anchor: float = 0.0,
     ) -> None:
         super().__init__(envs)
         self.alpha = Alpha(alpha)
         self._mode = _autoreset_mode(envs)
         self._draw = vector_view(envs, camera)
         self._reward = _loaded(reward)
-        self._guard = _Guard(self._reward, familiar, limit)
+        self._guard = _Guard(self._reward, familiar, limit, anchor)
         self._trajectories = [self._guard.stream() for _ in range(envs.num_envs)]
         self._ended = np.zeros(envs.num_envs, np.bool_)
 
@@ -227,25 +231,28 @@ class FinalFrame(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
 
 class _Guard:
-    """Which frames count, and how much a step may gain; without both options, all of them and anything."""
+    """Which frames count, how much a step may gain, and what holds the sum; without options, all, anything, nothing."""
 
-    def __init__(self, reward: FrameReward, familiar: float | None, limit: float | None) -> None:
-        if not (familiar is limit is None) and not (reward.is_value and "shortest_video" in reward.record):
+    def __init__(self, reward: FrameReward, familiar: float | None, limit: float | None, anchor: float) -> None:
+        guarded = not (familiar is limit is None and anchor == 0)
+        if guarded and not (reward.is_value and "shortest_video" in reward.record):
             raise UserError(
-                f"{reward.method} was fitted without what guards its rewards: leave out familiar and limit "
-                "(--familiar None --reward-limit None), or for a value, fit it again"
+                f"{reward.method} was fitted without what guards its rewards: leave out familiar, limit and anchor "
+                "(--familiar None --reward-limit None --anchor 0), or for a value, fit it again"
             )
+        if not 0 <= anchor <= 1:
+            raise UserError(f"anchor {anchor} is a share: give 0 to 1")
         self._reward, self._pre = reward, reward.preprocessing
         self._familiarity = Familiarity() if familiar is None else reward.familiarity
         self._tolerance = familiar or 1.0
-        self._limit = None if limit is None else limit * reward.largest_step
+        self._limit, self._anchor = None if limit is None else limit * reward.largest_step, anchor
 
     def knows(self, frames: Frame) -> NDArray[np.bool_]:
         """Frames uint8 (T, H, W, 3) as they are drawn -> bool (T,)."""
         return self._familiarity(resize(frames, self._pre.size, self._pre.how), self._tolerance)
 
     def stream(self) -> Guarded:
-        return Guarded(self._reward.stream(), self._limit)
+        return Guarded(self._reward.stream(), self._limit, self._anchor)
 
 
 def _loaded(reward: FrameReward | str | Path) -> FrameReward:

@@ -40,7 +40,9 @@ class Setting:
     familiar: float | None = None
     """Count frames as no progress that are so many times as far from the training videos as the validation videos."""
     reward_limit: float | None = None
-    """Largest gain of a step, in largest steps of the model's training videos."""
+    """Largest step, in largest steps of the model's training videos."""
+    anchor: float = 0.0
+    """By which share the sum of steps is drawn towards what is seen from the first frame, at every step."""
     obs: Seen = "pixels"
     size: int = 84
     policy_size: int | None = None
@@ -120,7 +122,9 @@ def make_env(setting: Setting) -> gymnasium.Env[Any, Any]:
         if by_episode(model):
             env = Encoded(env, model)
         else:
-            env = LearnedReward(env, model, alpha=0.0, familiar=setting.familiar, limit=setting.reward_limit)
+            env = LearnedReward(
+                env, model, 0.0, familiar=setting.familiar, limit=setting.reward_limit, anchor=setting.anchor
+            )
     return View(env, setting.obs, setting.policy_size or setting.size)
 
 

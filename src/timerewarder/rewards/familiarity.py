@@ -1,19 +1,22 @@
-"""Which pictures a model knows, and a stream of rewards in which the others count as no progress at all.
+"""Which pictures a model knows, and a stream of rewards that keeps to what the model sees in them.
 
 A network that has seen successful demonstrations only is sure of itself on any picture. An agent soon finds pictures
 that it takes for great progress: the arm held before the camera, the hand out of sight. So frames are compared, as
 thumbnails of 12 x 12 pixels, with those of the training videos. With d the distance to the nearest one, in units of the
-largest such distance in the validation videos, a frame is known if d <= tolerance. Progress p of an episode is
+largest such distance in the validation videos, a frame is known if d <= tolerance.
 
-    p_t = p_t-1 + F(o_t-1, o_t)     between known frames, a step within the limit either way
-    p_t = 0                         at an unknown frame: what cannot be seen has not been achieved
-    p_t = F(o_1, o_t)               at a known frame after an unknown one, but no more than a step above what p was
-                                    at the last known one
+Between known frames too, a sum of steps drifts: errors of every step add up, and where a policy stands still at the
+goal for half an episode, they may add up to more than the task. What the model sees from the first frame on does not
+drift. So progress p of an episode is the sum of steps, drawn at every known frame towards that view, as in a
+complementary filter:
 
-and the reward of a step is what p gains on what has been paid so far, at most the limit, or loses, in full. So what is
-paid in an episode is p at its end, or less: going around in a loop earns nothing, whether it leads out of sight or
-not, and coming back into sight costs nothing. This is not in the paper. `score` does not use it; the wrappers for
-reinforcement learning do when asked to.
+    p_t = (1 - anchor) (p_t-1 + F(o_t-1, o_t)) + anchor F(o_1, o_t)
+
+with steps F within a limit either way, and no step from or to an unknown frame. The reward of a step is what p has
+gained on what was paid so far, within the limit, and at an unknown frame p counts as 0: what cannot be seen has not
+been achieved. So what is paid in an episode follows p: going around in a loop earns nothing, whether it leads out of
+sight or not, and coming back into sight costs nothing. This is not in the paper. `score` does not use it; the wrappers
+for reinforcement learning do when asked to.
 """
 
 from __future__ import annotations
@@ -97,34 +100,32 @@ def thumbnails(frames: np.ndarray) -> Tensor:
 
 
 class Guarded:
-    """The stream of one episode in which unknown frames count as no progress, and no step gains more than `limit`."""
+    """The stream of one episode in which unknown frames count as no progress, and no step as more than `limit`."""
 
-    def __init__(self, stream: Stream, limit: float | None) -> None:
-        self.stream, self.limit = stream, math.inf if limit is None else limit
+    def __init__(self, stream: Stream, limit: float | None, anchor: float) -> None:
+        self.stream, self.limit, self.anchor = stream, math.inf if limit is None else limit, anchor
         self.features: Tensor | None = None  # of the latest frame, (D,)
 
     def begin(self, features: Tensor) -> None:
         """Begin an episode at a frame of these features (D,); it is taken for known."""
         self.stream.begin(features)
         self.features = self._first = features
-        self._known, self._progress, self._seen, self._paid = True, 0.0, 0.0, 0.0
+        self._known, self._progress, self._paid = True, 0.0, 0.0
 
     def arrive(self, features: Tensor, known: bool) -> float:
         """The reward for arriving at a frame of these features (D,)."""
         self.features = features
         step = self.stream.arrive(features)
-        if not known:
-            self._progress = 0.0
-        elif self._known:
-            self._progress += max(-self.limit, min(step, self.limit))
-        else:
-            self._progress = min(self._from_first(features), self._seen + self.limit)
-        self._known = known
         if known:
-            self._seen = self._progress
-        reward = min(self._progress - self._paid, self.limit)
+            summed = self._progress + (self._within_limit(step) if self._known else 0.0)
+            self._progress = summed + self.anchor * (self._from_first(features) - summed) if self.anchor else summed
+        self._known = known
+        reward = self._within_limit((self._progress if known else 0.0) - self._paid)
         self._paid += reward
         return reward
+
+    def _within_limit(self, gain: float) -> float:
+        return max(-self.limit, min(gain, self.limit))
 
     @torch.no_grad()
     def _from_first(self, features: Tensor) -> float:
