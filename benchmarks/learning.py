@@ -6,9 +6,9 @@
 The models of `timerewarder` are those of `python benchmarks/mimed.py` that look at the object (100 demonstrations, `fit
 --composites 0.5 --epochs 3`); `without-composites` takes those that are fitted as in the paper. Those of rivals (`vip`,
 `gaifo`, ...) are those of `python benchmarks/compare.py`. `unguarded` is the learned reward without the guards of the
-preset, `unanchored`, `unfamiliar` and `unlimited` each without one of them; `slow-rates` and `late-start` have the
-paper's options in one respect instead of those of the preset `cpu`. `bc` clones the actions of the same demonstrations,
-`bco` clones without reading them.
+preset, `unanchored`, `unfamiliar` and `unlimited` each without one of them; `alpha-10`, `slow-rates` and `late-start`
+have the paper's options in one respect instead of those of the preset `cpu`. `bc` clones the actions of the same
+demonstrations, `bco` clones without reading them.
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
 frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the
@@ -39,6 +39,7 @@ VARIANTS = {
     "unanchored": " --anchor 0",
     "unfamiliar": " --familiar None",
     "unlimited": " --reward-limit None",
+    "alpha-10": " --alpha-times 10",
     "slow-rates": " --lr 1e-4 --tau 0.005",
     "late-start": " --random-steps 2000 --seed-frames 12000",
 }

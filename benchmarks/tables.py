@@ -130,6 +130,7 @@ def update() -> str:
 
 
 WHY = {  # the preset cpu departs from the paper
+    "alpha_times": "see below",
     "familiar": "see below",
     "reward_limit": "see below",
     "anchor": "see below",

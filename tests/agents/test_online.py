@@ -184,6 +184,7 @@ def test_a_mistake_leaves_nothing_behind(model: str, tmp_path: Path) -> None:
         {"threads": -1},
         {"reward_limit": -1.0},
         {"anchor": 1.5},
+        {"alpha_times": -1.0},
         {"obs": "pixels", "policy_size": 4},
         {"frames": 0},
     ]:
@@ -305,7 +306,7 @@ def test_presets_are_what_they_say() -> None:
     assert (agent.noise_clip, agent.policy_delay, agent.shift, agent.stack, paper.size) == (0.3, 1, 4, 3, 84)
     assert (paper.random_steps, paper.seed_frames, paper.update_every, paper.action_repeat) == (2000, 12_000, 2, 2)
     assert (paper.eval_every, paper.eval_episodes, paper.alpha) == (10_000, 10, "adaptive")
-    assert (paper.familiar, paper.reward_limit, paper.anchor) == (None, None, 0)
+    assert (paper.alpha_times, paper.familiar, paper.reward_limit, paper.anchor) == (10, None, None, 0)
     with pytest.raises(UserError, match="did you mean paper"):
         preset_named("papr", "pixels")
     with pytest.raises(UserError, match="--obs"):

@@ -54,6 +54,12 @@ def test_ten_times_the_largest_reward_so_far():
     }
 
 
+def test_another_number_takes_the_place_of_ten():
+    alpha = Alpha("adaptive", times=1.5)
+    alpha.see(0.5)
+    assert alpha.value == 0.75
+
+
 def test_it_is_zero_before_anything_is_seen_and_follows_the_size_while_nothing_is_positive():
     for rule in ("adaptive", "robust"):
         alpha = Alpha(rule)
@@ -149,7 +155,7 @@ def test_as_computed_by_hand(events, limit):
 
 @given(EVENTS, st.integers(0, 60), st.sampled_from(["adaptive", "robust", 0.5]))
 def test_restored_goes_on_as_uninterrupted(events, cut, rule):
-    whole, part = Alpha(rule, 3), Alpha(rule, 3)
+    whole, part = Alpha(rule, 3, times=2.0), Alpha(rule, 3, times=2.0)
     feed(whole, events)
     feed(part, events[:cut])
     restored = Alpha.restore(json.loads(json.dumps(part.state())))

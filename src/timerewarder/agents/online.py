@@ -14,6 +14,7 @@ a run that was killed and resumed equals an uninterrupted one.
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
@@ -34,7 +35,7 @@ from timerewarder.envs.worker import Seen, Setting, Step, Worker
 from timerewarder.errors import UserError
 from timerewarder.evaluation.episodes import Episode, evaluation_seed, mean_measures, run_episode, training_seed
 from timerewarder.progress import bar
-from timerewarder.rewards.alpha import Alpha
+from timerewarder.rewards.alpha import TIMES, Alpha
 
 NOISE, BATCH, LEARN, JUDGE = range(4)  # what a random generator is for
 LOG_EVERY = 10  # episodes
@@ -50,8 +51,10 @@ class Config:
     """What the policy sees: pixels; state, the simulator's (a cheap check of a reward, which still sees pixels only);
     features, those of the frozen reward encoder."""
     alpha: Literal["adaptive", "robust"] | float = "adaptive"
-    """Weight of success beside the learned reward: adaptive (ten times the largest step reward of the first 100
+    """Weight of success beside the learned reward: adaptive (--alpha-times the largest step reward of the first 100
     episodes), robust (a high quantile instead of the largest), or a number. Not used with --reward env or sparse."""
+    alpha_times: float = TIMES
+    """How many such step rewards a step of success weighs, with --alpha adaptive or robust."""
     familiar: float | None = None
     """Count frames that are unlike those of the training videos as no progress (rewards/familiarity.py): those so many
     times as far from them as the validation videos at their farthest. Default: all count, as in the paper."""
@@ -111,6 +114,8 @@ class Config:
             raise UserError(f"--familiar {self.familiar} knows no frame: give more than 0, or None")
         if self.reward_limit is not None and not self.reward_limit > 0:
             raise UserError(f"--reward-limit {self.reward_limit} leaves no reward: give more than 0, or None")
+        if not 0 <= self.alpha_times < math.inf:
+            raise UserError(f"--alpha-times {self.alpha_times} is not a weight: give 0 or more")
         if not 0 <= self.anchor <= 1:
             raise UserError(f"--anchor {self.anchor} is a share: give 0 to 1")
         seen, least = self.policy_size or self.size, 16
@@ -187,7 +192,7 @@ class Loop:
             folder=folder.replay_map if config.replay_on_disk else None,
         )  # fmt: skip
         # The environment's dense reward stands alone, as in the paper; sparse success is a reward of 1.
-        self.alpha = Alpha({"env": 0.0, "sparse": 1.0}.get(reward, config.alpha))
+        self.alpha = Alpha({"env": 0.0, "sparse": 1.0}.get(reward, config.alpha), times=config.alpha_times)
         self.now = Counters()
         self._stop = threading.Event()
         self._metrics: list[dict[str, torch.Tensor]] = []

@@ -5,6 +5,10 @@
                whole task, and would then set the paper's alpha
     a number   that number; 0 leaves success out
 
+The 10 is the paper's; `times` puts another number in its place. Demonstrations of few frames have large steps: with 10
+of them, half an episode of success is worth many times the whole way to it, and a critic's errors, small beside that,
+hide the dense reward. Starts that are not solved by then are not learned any more (docs/training.md).
+
 While the first trajectories last, alpha follows from what was seen so far. Where the reward that sets it is not
 positive, as with methods whose rewards are costs (ot), alpha follows from the size of rewards instead of their value.
 The paper sets alpha after the first trajectories, and does not say what holds before or for negative rewards.
@@ -20,7 +24,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from timerewarder.errors import UserError
 
 AlphaRule: TypeAlias = float | Literal["adaptive", "robust"]
-TIMES = 10.0  # alpha in units of the dense step reward that sets it
+TIMES = 10.0  # alpha in units of the dense step reward that sets it: the paper's
 PERCENT = 99  # the quantile of `robust`
 
 
@@ -39,8 +43,8 @@ class Alpha:
     its first reward, so ending one that has none changes nothing.
     """
 
-    def __init__(self, rule: AlphaRule, trajectories: int = 100) -> None:
-        self.rule = _checked_rule(rule)
+    def __init__(self, rule: AlphaRule, trajectories: int = 100, times: float = TIMES) -> None:
+        self.rule, self.times = _checked_rule(rule), times
         if trajectories < 1:
             raise UserError(f"alpha from {trajectories} trajectories is undefined: give at least 1")
         self.trajectories = trajectories
@@ -54,7 +58,7 @@ class Alpha:
         """The weight now."""
         if isinstance(self.rule, float):
             return self.rule
-        return TIMES * abs(self._set_by.reward) if self._set_by else 0.0
+        return self.times * abs(self._set_by.reward) if self._set_by else 0.0
 
     @property
     def settled(self) -> bool:
@@ -111,6 +115,7 @@ class Alpha:
         return {
             "rule": self.rule,
             "trajectories": self.trajectories,
+            "times": self.times,
             "begun": self._begun,
             "ended": self._ended,
             "running": [[env, *place] for env, place in self._running.items()],
@@ -121,7 +126,7 @@ class Alpha:
     @classmethod
     def restore(cls, state: dict[str, Any]) -> Alpha:
         """The alpha whose `state()` this is; it goes on as the other would have."""
-        alpha = cls(state["rule"], state["trajectories"])
+        alpha = cls(state["rule"], state["trajectories"], state["times"])
         alpha._begun, alpha._ended = state["begun"], state["ended"]
         alpha._running = {env: (trajectory, steps) for env, trajectory, steps in state["running"]}
         alpha._set_by = Step(*state["set_by"]) if state["set_by"] else None
