@@ -24,10 +24,11 @@ from timerewarder.config import to_dict
 from timerewarder.envs import tasks
 from timerewarder.envs.worker import Worker
 from timerewarder.errors import UserError
-from timerewarder.evaluation.episodes import Episode, mean_measures
+from timerewarder.evaluation.episodes import FILMED, Episode, mean_measures
 from timerewarder.models.checkpoint import fingerprint
 from timerewarder.progress import console
 from timerewarder.report.clip import Clip
+from timerewarder.report.mosaic import write_mosaic
 from timerewarder.report.overlay import write_overlay
 from timerewarder.rewards.online import by_episode
 from timerewarder.rewards.reward import FrameReward
@@ -161,13 +162,14 @@ def check_reward(reward: str, model: FrameReward | None, config: Config) -> None
 
 
 def film(run: Path, env_frames: int, episodes: Sequence[Episode], is_value: bool = True) -> None:
-    """Write the first episode of an evaluation as a video, the reward's running sum beside it."""
-    for episode in episodes[:1]:
-        assert episode.frames is not None
-        rewards = np.concatenate([[0.0], episode.dense]).astype(np.float32)
-        clip = Clip(
-            name=f"{env_frames} frames", kind="held-out", frames=episode.frames, fps=10.0,
-            rewards=rewards, progress=rewards.cumsum(dtype=np.float32), distances=None,
-            unit=len(rewards), is_value=is_value,
-        )  # fmt: skip
-        write_overlay(clip, run / "videos" / f"frames_{env_frames:08d}.mp4")
+    """Write the first episode of an evaluation as a video, the reward's running sum beside it, and all as another."""
+    first = episodes[0]
+    assert first.frames is not None
+    rewards = np.concatenate([[0.0], first.dense]).astype(np.float32)
+    clip = Clip(
+        name=f"{env_frames} frames", kind="held-out", frames=first.frames, fps=10.0,
+        rewards=rewards, progress=rewards.cumsum(dtype=np.float32), distances=None,
+        unit=len(rewards), is_value=is_value,
+    )  # fmt: skip
+    write_overlay(clip, run / "videos" / f"frames_{env_frames:08d}.mp4")
+    write_mosaic(episodes[:FILMED], run / "videos" / f"all_{env_frames:08d}.mp4")

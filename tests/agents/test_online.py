@@ -62,8 +62,10 @@ def test_a_run_leaves_what_it_promises(obs: Any, reward: str, model: str, tmp_pa
     assert [int(row["env_frames"]) for row in evaluations] == [60, 120]
     assert {"success_once", "success_at_end", "success_gt3", "task_return", "learned_return"} <= evaluations[0].keys()
     films = sorted((tmp_path / "run" / "videos").iterdir())
-    assert [film.name for film in films] == ["frames_00000060.mp4", "frames_00000120.mp4"]
-    assert len(next(tr.read_videos(films[0])).frames) == 11
+    assert [film.name for film in films] == [
+        f"{kind}_00000{n}.mp4" for kind in ("all", "frames") for n in ("060", "120")
+    ]
+    assert [len(next(tr.read_videos(film)).frames) for film in films] == [11] * 4
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert (config["kind"], config["task"], config["obs"]) == ("policy", "drawer-open", obs)
     assert any((tmp_path / "run" / "tensorboard").iterdir())

@@ -302,8 +302,11 @@ def test_the_first_and_the_last_video_are_inside(write_run, page):
     run = write_run("run")
     add_videos(run, {9_000: 10, 10_000: 20, 100_000: 30})
     (run / "videos" / "other.mp4").write_bytes(b"other")
+    for frames in (9_000, 100_000):
+        (run / "videos" / f"all_{frames:08d}.mp4").write_bytes(b"all")
     videos = page(run).data["runs"][0]["videos"]
-    assert [(video["frames"], len(content(video))) for video in videos] == [(9_000, 10), (100_000, 30)]
+    told = [(video["frames"], video["all"], len(content(video))) for video in videos]
+    assert told == [(9_000, False, 10), (100_000, False, 30), (100_000, True, 3)]
 
 
 def test_videos_that_do_not_fit_are_left_out_first_ones_first(write_run, page, monkeypatch):

@@ -33,7 +33,7 @@ from timerewarder.agents.replay import Replay
 from timerewarder.agents.run_folder import RunFolder
 from timerewarder.envs.worker import Seen, Setting, Step, Worker
 from timerewarder.errors import UserError
-from timerewarder.evaluation.episodes import Episode, evaluation_seed, mean_measures, run_episode, training_seed
+from timerewarder.evaluation.episodes import FILMED, Episode, evaluation_seed, mean_measures, run_episode, training_seed
 from timerewarder.progress import bar
 from timerewarder.rewards.alpha import TIMES, Alpha
 
@@ -160,12 +160,12 @@ class Stack:
 
 
 def evaluate_policy(agent: DrQv2, worker: Worker, episodes: int) -> list[Episode]:
-    """The policy without noise on the evaluation's seeds; the first episode is filmed."""
+    """The policy without noise on the evaluation's seeds; the first episodes are filmed."""
     done = []
     for number in range(episodes):
         stack = Stack(agent.config.stack)
         act = lambda observation, stack=stack: agent.act(stack(observation))[0]  # noqa: E731
-        done.append(run_episode(worker, evaluation_seed(number), act, film=number == 0))
+        done.append(run_episode(worker, evaluation_seed(number), act, film=number < FILMED))
     return done
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from timerewarder.envs.worker import Step, Worker
 
 FIRST_EVALUATION = 10**9
+FILMED = 10  # episodes of an evaluation, the first ones
 
 
 def training_seed(seed: int, episode: int) -> int:

@@ -331,28 +331,33 @@ def _digits(values: np.ndarray) -> list[float]:
 
 
 def _inline_videos(runs: Sequence[PolicyRun]) -> tuple[dict[Path, list[dict[str, Any]]], int]:
-    """Run -> its first and its last video of an evaluation as data URIs, and how many did not fit into the page."""
-    found = {run.folder: _first_and_last(run.folder / "videos") for run in runs}
+    """Run -> the films of its first and last evaluation and all episodes of the last, and how many did not fit in.
+
+    Films are data URIs. Every run's last film comes before any other, and first ones come last.
+    """
+    films = {run.folder: _films(run.folder / "videos", "frames") for run in runs}
+    alls = {run.folder: _films(run.folder / "videos", "all") for run in runs}
+    wanted = [(folder, found[-1], False) for folder, found in films.items() if found]
+    wanted += [(folder, found[-1], True) for folder, found in alls.items() if found]
+    wanted += [(folder, found[0], False) for folder, found in films.items() if len(found) > 1]
     chosen: dict[Path, list[dict[str, Any]]] = {run.folder: [] for run in runs}
     room, left_out = VIDEO_BYTES, 0
-    for place in (-1, 0):  # every run's last video comes before any first one
-        for folder, videos in found.items():
-            if not videos or (place == 0 and len(videos) == 1):
-                continue
-            frames, path = videos[place]
-            if path.stat().st_size > room:
-                left_out += 1
-                continue
-            room -= path.stat().st_size
-            chosen[folder].insert(0, {"frames": frames, "video": data_uri("video/mp4", path.read_bytes())})
+    for folder, (frames, path), every in wanted:
+        if path.stat().st_size > room:
+            left_out += 1
+            continue
+        room -= path.stat().st_size
+        video = data_uri("video/mp4", path.read_bytes())
+        chosen[folder].append({"frames": frames, "all": every, "video": video})
+    for videos in chosen.values():
+        videos.sort(key=lambda video: (video["all"], video["frames"]))
     return chosen, left_out
 
 
-def _first_and_last(folder: Path) -> list[tuple[int, Path]]:
-    """(env frames, file) of the first and the last video; one if they are the same."""
-    named = [(match, path) for path in folder.glob("*.mp4") if (match := re.fullmatch(r"frames_(\d+)", path.stem))]
-    videos = sorted((int(match[1]), path) for match, path in named)
-    return videos if len(videos) < 2 else [videos[0], videos[-1]]
+def _films(folder: Path, kind: str) -> list[tuple[int, Path]]:
+    """(env frames, file) of the videos of one kind, in the order of frames."""
+    named = [(match, path) for path in folder.glob("*.mp4") if (match := re.fullmatch(rf"{kind}_(\d+)", path.stem))]
+    return sorted((int(match[1]), path) for match, path in named)
 
 
 def _look(group: Group) -> dict[str, Any]:
