@@ -2,7 +2,7 @@
 
     pip install 'timerewarder[metaworld]' stable-baselines3
     timerewarder demos --task drawer-open --episodes 100 --out demos
-    timerewarder fit demos --out model
+    timerewarder fit demos --composites 0.5 --out model
     python examples/sb3.py --model model --task drawer-open --steps 20000 --out policy.zip
 
 The policy sees the simulator's state, which is cheap to learn from; the reward sees pictures only.
@@ -24,7 +24,8 @@ EVALUATION_SEED = 1_000_000  # episodes that training does not meet
 
 def make_env(task: str, model: str) -> Monitor:
     """The task, rewarded by the model: what it predicts for each step, and alpha for success."""
-    env = LearnedReward(MetaWorld(task), model, alpha="adaptive")
+    # Guards and weight of success as in `timerewarder train --preset cpu`; without them the reward is the paper's.
+    env = LearnedReward(MetaWorld(task), model, familiar=1.6, limit=2, anchor=0.5, alpha_times=1)
     # Any environment that renders will do in place of MetaWorld(task): gymnasium.make(..., render_mode="rgb_array").
     # Monitor logs the return of the learned reward, and what the wrapper tells of the task at an episode's end.
     return Monitor(env, info_keywords=("success", "task_reward", "alpha"))

@@ -86,8 +86,9 @@ def test_info_keeps_what_the_environment_tells(plain, tells):
     assert success == (tells is not None)
 
 
-def test_adaptive_alpha_weighs_success_by_the_largest_reward(plain):
-    env = LearnedReward(Slide(steps=4), plain)
+@pytest.mark.parametrize("times", [10, 1])
+def test_adaptive_alpha_weighs_success_by_the_largest_reward(plain, times):
+    env = LearnedReward(Slide(steps=4), plain) if times == 10 else LearnedReward(Slide(steps=4), plain, alpha_times=1)
     largest, seen = 0.0, []
     for seed, steps in enumerate((4, 2, 4)):  # the second episode is left before its end
         env.reset(seed=seed)
@@ -95,8 +96,8 @@ def test_adaptive_alpha_weighs_success_by_the_largest_reward(plain):
             _, reward, _, _, info = env.step(action)
             seen.append(info["learned_reward"])
             largest = max(largest, info["learned_reward"])
-            assert info["alpha"] == 10 * largest
-            assert reward == info["learned_reward"] + 10 * largest * info["success"]
+            assert info["alpha"] == times * largest
+            assert reward == info["learned_reward"] + times * largest * info["success"]
     assert env.alpha.record["trajectories"] == 3
     place = int(np.argmax(seen))
     trajectory, first = max((number, first) for number, first in enumerate((0, 4, 6)) if first <= place)

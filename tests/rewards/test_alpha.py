@@ -175,6 +175,12 @@ def test_a_number_is_fixed(number):
     assert json.loads(json.dumps(alpha.record))["rule"] == number
 
 
+@pytest.mark.parametrize("times", [-1.0, math.nan, math.inf])
+def test_no_number_of_times(times):
+    with pytest.raises(UserError, match="alpha_times"):
+        Alpha("adaptive", times=times)
+
+
 @pytest.mark.parametrize("rule", [-0.1, math.nan, math.inf, "adaptiv", "1", True, None])
 def test_no_weight(rule):
     with pytest.raises(UserError, match="adaptive, robust"):

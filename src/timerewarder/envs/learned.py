@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from timerewarder.data.resize import resize
 from timerewarder.errors import UserError
 from timerewarder.rewards import load
-from timerewarder.rewards.alpha import Alpha, AlphaRule
+from timerewarder.rewards.alpha import TIMES, Alpha, AlphaRule
 from timerewarder.rewards.familiarity import Familiarity, Guarded
 from timerewarder.rewards.reward import FrameReward
 
@@ -42,10 +42,11 @@ RESET_FIRST = "call reset() before step(): an episode's rewards begin at its fir
 class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Rewards an environment's steps by what its frames show.
 
-    `reward` is a fitted model, its folder, or its name on the Hub. `alpha` is the weight of success: "adaptive",
-    "robust", or a number (rewards/alpha.py). `camera` says where frames come from: None for `env.render()`, the name of
-    a camera for Meta-World and for Gymnasium's MuJoCo environments, or a function of the environment that gives a frame
-    uint8 (H, W, 3), for instance one that was drawn for the observation already.
+    `reward` is a fitted model, its folder, or its name on the Hub. `alpha` is the weight of success: a number, or
+    "adaptive" or "robust", which make it `alpha_times` a large step of the learned reward (rewards/alpha.py). `camera`
+    says where frames come from: None for `env.render()`, the name of a camera for Meta-World and for Gymnasium's MuJoCo
+    environments, or a function of the environment that gives a frame uint8 (H, W, 3), for instance one that was drawn
+    for the observation already.
 
     Three guards keep a policy from being paid for what is no progress (rewards/familiarity.py); none is in the paper.
     `familiar` counts frames that are unlike those of the training videos as no progress; `limit` clips a step at so
@@ -65,13 +66,14 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         familiar: float | None = None,
         limit: float | None = None,
         anchor: float = 0.0,
+        alpha_times: float = TIMES,
     ) -> None:
         RecordConstructorArgs.__init__(
             self, reward=reward, alpha=alpha, camera=camera, familiar=familiar, limit=limit, anchor=anchor,
-            _disable_deepcopy=True,
+            alpha_times=alpha_times, _disable_deepcopy=True,
         )  # fmt: skip
         gymnasium.Wrapper.__init__(self, env)
-        self.alpha = Alpha(alpha)
+        self.alpha = Alpha(alpha, times=alpha_times)
         self._draw = view(env, camera)
         self._model = _loaded(reward)
         self._guard = _Guard(self._model, familiar, limit, anchor)
@@ -132,9 +134,10 @@ class VectorLearnedReward(VectorWrapper):
         familiar: float | None = None,
         limit: float | None = None,
         anchor: float = 0.0,
+        alpha_times: float = TIMES,
     ) -> None:
         super().__init__(envs)
-        self.alpha = Alpha(alpha)
+        self.alpha = Alpha(alpha, times=alpha_times)
         self._mode = _autoreset_mode(envs)
         self._draw = vector_view(envs, camera)
         self._reward = _loaded(reward)

@@ -44,6 +44,8 @@ class Alpha:
     """
 
     def __init__(self, rule: AlphaRule, trajectories: int = 100, times: float = TIMES) -> None:
+        if not 0 <= times < math.inf:
+            raise UserError(f"alpha_times {times} is not a weight: give 0 or more")
         self.rule, self.times = _checked_rule(rule), times
         if trajectories < 1:
             raise UserError(f"alpha from {trajectories} trajectories is undefined: give at least 1")
