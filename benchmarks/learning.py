@@ -4,7 +4,7 @@
     python benchmarks/learning.py --obs pixels --tasks drawer-open --frames 60000 --seeds 0 1 2
 
 The models of `timerewarder` are those of `python benchmarks/mimed.py` that look at the object (100 demonstrations, `fit
---composites 0.1 --epochs 3`); `without-composites` takes those that are fitted as in the paper, `composites-0.5` those
+--composites 0.35 --epochs 6`); `without-composites` takes those that are fitted as in the paper, `composites-0.5` those
 with more. Those of rivals (`vip`, `gaifo`, ...) are those of `python benchmarks/compare.py`. `unguarded` is the learned
 reward without the guards of the preset, `unanchored`, `unfamiliar` and `unlimited` each without one of them;
 `alpha-10`, `slow-rates` and `late-start` have the paper's options in one respect instead of those of the preset `cpu`.
@@ -90,7 +90,7 @@ class Run:
         if self.reward in ("env", "sparse"):
             return self.reward
         if self.reward in VARIANTS:
-            share = {"without-composites": "0", "composites-0.5": "0.5"}.get(self.reward, "0.1")
+            share = {"without-composites": "0", "composites-0.5": "0.5"}.get(self.reward, "0.35")
             return str(self.data / self.task / f"model-composites-{share}")
         return str(self.rivals / self.task / "models" / self.reward)
 

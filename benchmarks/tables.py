@@ -21,7 +21,7 @@ from timerewarder.rewards.goals import GoalConfig
 from timerewarder.rewards.online import OnlineReward
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "docs/training.md")
+DOCUMENTS = ("README.md", "docs/training.md", "docs/methods/timerewarder.md")
 
 
 def load(name: str) -> dict[str, Any]:
@@ -115,6 +115,36 @@ def learning() -> str:
             f"| {task} | {obs} | {reward} | {len(seeds)} | {last:,} | {means[last]:.2f} | {max(means.values()):.2f} "
             f"| {reached} | {paper} |"
         )
+    return "\n".join(lines)
+
+
+def mimed() -> str:
+    """What real and mimed demonstrations are worth from the first frame to the last, by the share of composites."""
+    tasks: dict[str, dict[float, dict[str, str]]] = {}
+    for row in csv.DictReader((ROOT / "results" / "mimed.csv").open()):
+        tasks.setdefault(row["task"], {})[float(row["composites"])] = row
+    shares = sorted({share for found in tasks.values() for share in found})
+    lines = [
+        f"| task | {' | '.join(f'{share:g}: real, mimed' for share in shares)} |",
+        "|---" * (1 + len(shares)) + "|",
+    ]
+    for task, found in tasks.items():
+        cells = (f"{float(found[s]['demos_first']):.2f}, {float(found[s]['mimed_first']):.2f}" for s in shares)
+        lines.append(f"| {task} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def own_way() -> str:
+    """What policies' own ways to open a door are worth, by how far it is open."""
+    models: dict[str, dict[str, dict[str, str]]] = {}
+    for row in csv.DictReader((ROOT / "results" / "own_way.csv").open()):
+        models.setdefault(f"{row['composites']} | {float(row['epochs']):g}", {})[row["moved_from"]] = row
+    places = list(dict.fromkeys(place for found in models.values() for place in found if place))
+    heads = [f"from {100 * float(place):.0f} cm" for place in places]
+    lines = [f"| composites | epochs | closed | {' | '.join(heads)} |", "|---" * (3 + len(places)) + "|"]
+    for model, found in models.items():
+        cells = (f"{float(found[place]['first']):.2f} ({float(found[place]['step']):+.3f})" for place in places)
+        lines.append(f"| {model} | {float(found['']['first']):.2f} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -240,6 +270,8 @@ def filled(text: str) -> str:
         "learning": learning,
         "methods": methods,
         "presets": presets,
+        "mimed": mimed,
+        "own_way": own_way,
         "update": update,
     }
     pattern = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
