@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from record import commit
-from timerewarder.files import atomic, read_json
+from record import commit, write_rows
+from timerewarder.files import read_json
 
 TASKS = ("drawer-open", "button-press-topdown", "door-open", "window-open", "window-close")
 VARIANTS = {
@@ -111,13 +111,6 @@ class Run:
             return [{**known, **row, **told} for row in csv.DictReader(file)]
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    with atomic(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=list(TASKS))
@@ -165,7 +158,7 @@ def finish(run: Run, process: subprocess.Popen[bytes], out: Path) -> None:
         print(f"not complete ({process.returncode}), see {run.log}:", *run.key, flush=True)
         return
     rows = run.rows()
-    write(out, [*(row for row in read(out) if key(row) != run.key), *rows])
+    write_rows(out, [*(row for row in read(out) if key(row) != run.key), *rows])
     print("finished", *run.key, "success_gt3", [row["success_gt3"] for row in rows], flush=True)
 
 

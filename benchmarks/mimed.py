@@ -12,7 +12,6 @@ end (`sum`) and of the distance from the first frame to the last (`first`); `voc
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,10 +22,10 @@ import torch
 from safetensors.numpy import load_file
 
 import timerewarder as tr
-from record import commit
+from record import commit, write_rows
 from timerewarder.data.videos import read_videos
 from timerewarder.envs.metaworld import MetaWorld
-from timerewarder.files import atomic, read_json
+from timerewarder.files import read_json
 from timerewarder.rewards.fitting import order_correlation
 from timerewarder.rewards.reward import FrameReward
 
@@ -93,10 +92,7 @@ def main() -> None:
         row |= measure(task, composites, options.data, options.episodes)
         rows.append({**row, "seed": 0, "commit": COMMIT, "command": f"python benchmarks/mimed.py --tasks {task}"})
         print(row, flush=True)
-        with atomic(options.out) as temporary, temporary.open("w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(options.out, rows)
 
 
 if __name__ == "__main__":

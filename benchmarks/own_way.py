@@ -1,7 +1,7 @@
 r"""What do models see where a policy goes its own way, unlike the demonstrations?
 
     python benchmarks/own_way.py --models runs/voc/door-open/model-composites-* \
-        --runs runs/learning/door-open-composites-0.5-state-0 runs/learning/door-open-composites-0.1-state-0
+        --runs runs/learning/door-open-timerewarder-state-0
 
 Episodes of trainings (`--obs state --keep-replay`) are acted once more, from their seeds and recorded actions.
 
@@ -13,7 +13,6 @@ Episodes of trainings (`--obs state --keep-replay`) are acted once more, from th
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,11 +23,11 @@ import numpy as np
 import torch
 
 import timerewarder as tr
-from record import commit
+from record import commit, write_rows
 from timerewarder.agents.replay import Replay
 from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.evaluation.episodes import training_seed
-from timerewarder.files import atomic, read_json
+from timerewarder.files import read_json
 
 OBJECT = slice(4, 7)  # where Meta-World's observations have the object's position
 STAYS, MOVES_ON = 0.02, 0.002  # metres in an episode, in a step
@@ -112,10 +111,7 @@ def main() -> None:
         for row in measure(model, acted, options.width):
             print(row, flush=True)
             rows.append({**row, **told})
-    with atomic(options.out) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(options.out, rows)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,14 @@ python benchmarks/record.py render score memory pairing
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from timerewarder.files import atomic
 
 RESULTS = Path(__file__).parent.parent / "results"
 COMMANDS = {
@@ -29,6 +33,14 @@ def commit() -> str:
         for arguments in (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--", "src", "benchmarks"])
     )
     return f"{head}-modified" if changed else head
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write a csv whose columns are those of the first row."""
+    with atomic(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def main() -> None:

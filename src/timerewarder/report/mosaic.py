@@ -32,21 +32,21 @@ def write_mosaic(episodes: Sequence[Episode], path: Path, fps: float = 10.0) -> 
 def mosaic(episodes: Sequence[Episode]) -> Iterator[np.ndarray]:
     """The pictures of the video, uint8 (H, W, 3) each; an episode that is over stands still."""
     sums = [np.concatenate([[0.0], np.cumsum(episode.dense)]) for episode in episodes]
-    whole = max(1.0, *(float(sum.max()) for sum in sums))
+    whole = max(1.0, *(float(paid.max()) for paid in sums))
     columns = min(COLUMNS, len(episodes))
     rows = math.ceil(len(episodes) / columns)
     side, height = PICTURE + 2 * BORDER, PICTURE + 3 * BORDER + BAR
-    for step in range(max(len(sum) for sum in sums)):
+    for step in range(max(len(paid) for paid in sums)):
         canvas = np.full((rows * height, columns * side, 3), 255, np.uint8)
-        for place, (episode, sum) in enumerate(zip(episodes, sums, strict=True)):
+        for place, (episode, paid) in enumerate(zip(episodes, sums, strict=True)):
             assert episode.frames is not None
             top, left = place // columns * height, place % columns * side
-            now = min(step, len(sum) - 1)
+            now = min(step, len(paid) - 1)
             tile = canvas[top : top + height, left : left + side]
             if now and episode.success[now - 1]:
                 tile[: PICTURE + 2 * BORDER] = SOLVED
             tile[BORDER : BORDER + PICTURE, BORDER : BORDER + PICTURE] = resize(episode.frames[now], (PICTURE, PICTURE))
             bar = tile[PICTURE + 2 * BORDER : PICTURE + 2 * BORDER + BAR, BORDER : BORDER + PICTURE]
             bar[:] = EMPTY
-            bar[:, : round(PICTURE * max(0.0, sum[now]) / whole)] = GROWN
+            bar[:, : round(PICTURE * max(0.0, paid[now]) / whole)] = GROWN
         yield canvas
