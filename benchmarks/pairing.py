@@ -11,13 +11,13 @@ running-sum `voc` does too, and the ratios of the two pairings.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from record import write_rows
 from timerewarder.data.store import FrameStore, open_store
 from timerewarder.envs.demos import collect
 from timerewarder.evaluation.metrics import video_metrics
@@ -91,11 +91,7 @@ def main() -> None:
         "lr": config.training.lr,
     }
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        with options.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(table[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(table)
+        write_rows(options.out, table)
     print(f"shared needs {summary['ratio']:.2f} times fewer frames, {summary['ratio_both']:.2f} for both metrics")
     if options.json:
         print(json.dumps(summary))

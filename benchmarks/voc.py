@@ -21,7 +21,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 import timerewarder as tr
-from record import commit
+from record import commit, write_rows
 from timerewarder.api import evaluate_model
 from timerewarder.envs.demos import collect
 from timerewarder.envs.tasks import TASKS
@@ -92,11 +92,7 @@ def main() -> None:
             rows.append(measure(task, ends, options.data, options.episodes, options.minutes))
             print({name: rows[-1][name] for name in ("task", "ends", "voc", "voc_from_first", "success_auroc")})
             rows.sort(key=lambda row: (row["ends"] != "to-success", list(TASKS).index(row["task"])))
-            options.out.parent.mkdir(parents=True, exist_ok=True)
-            with options.out.open("w", newline="") as file:
-                writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
+            write_rows(options.out, rows)
 
 
 if __name__ == "__main__":
