@@ -180,7 +180,7 @@ class TrainingStep:
 
     def __call__(self) -> None:
         agent = self.config.agent
-        action = self.agent.act(self.stacked, self.rng)[0]
+        action = self.agent.act(self.stacked, self.rng.normal(size=(1, ACTIONS)))[0]
         observation, reward, _, truncated, info = self.env.step(action)
         self.stacked = self.stack(observation)
         self.replay.add(action, observation, float(reward), info["success"])

@@ -4,12 +4,11 @@
     python benchmarks/learning.py --obs pixels --tasks drawer-open --frames 60000 --seeds 0 1 2
 
 The models of `timerewarder` are those of `python benchmarks/mimed.py` that look at the object (100 demonstrations, `fit
---composites 0.5 --epochs 3`); `without-composites` takes those that are fitted as in the paper, `composites-0.35` those
-of `fit --composites 0.35 --epochs 6`. Those of rivals (`vip`, `gaifo`, ...) are those of `python
-benchmarks/compare.py`. `unguarded` is the learned reward without the guards of the preset, `unanchored`, `unfamiliar`
-and `unlimited` each without one of them; `alpha-10`, `slow-rates` and `late-start` have the paper's options in one
-respect instead of those of the preset `cpu`. `bc` clones the actions of the same demonstrations, `bco` clones without
-reading them.
+--composites 0.5`); `without-composites` takes those that are fitted as in the paper. Those of rivals (`vip`, `gaifo`,
+...) are those of `python benchmarks/compare.py`. `unguarded` is the learned reward without the guards of the preset,
+`unanchored`, `unfamiliar` and `unlimited` each without one of them; `white-noise`, `alpha-10`, `slow-rates` and
+`late-start` have the paper's options in one respect instead of those of the preset `cpu`. `bc` clones the actions of
+the same demonstrations, `bco` clones without reading them.
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
 frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the
@@ -36,11 +35,11 @@ TASKS = ("drawer-open", "button-press-topdown", "door-open", "window-open", "win
 VARIANTS = {
     "timerewarder": "",
     "without-composites": "",
-    "composites-0.35": "",
     "unguarded": " --familiar None --reward-limit None --anchor 0",
     "unanchored": " --anchor 0",
     "unfamiliar": " --familiar None",
     "unlimited": " --reward-limit None",
+    "white-noise": " --exploration-colour 0",
     "alpha-10": " --alpha-times 10",
     "slow-rates": " --lr 1e-4 --tau 0.005",
     "late-start": " --random-steps 2000 --seed-frames 12000",
@@ -91,7 +90,7 @@ class Run:
         if self.reward in ("env", "sparse"):
             return self.reward
         if self.reward in VARIANTS:
-            share = {"without-composites": "0", "composites-0.35": "0.35"}.get(self.reward, "0.5")
+            share = "0" if self.reward == "without-composites" else "0.5"
             return str(self.data / self.task / f"model-composites-{share}")
         return str(self.rivals / self.task / "models" / self.reward)
 

@@ -31,7 +31,6 @@ from timerewarder.rewards.reward import FrameReward
 
 TASKS = ("drawer-open", "button-press-topdown", "door-open", "window-open", "window-close")
 SHARES = (0.0, 0.5)
-EPOCHS = 3.0
 COMMIT = commit()
 
 
@@ -66,9 +65,7 @@ def measure(task: str, composites: float, data: Path, episodes: int) -> dict[str
     folder = data / task
     model = folder / f"model-composites-{composites:g}"
     done = (model / "weights.safetensors").exists()
-    reward = (
-        tr.load(model) if done else tr.fit(folder / "train-to-success", model, composites=composites, epochs=EPOCHS)
-    )
+    reward = tr.load(model) if done else tr.fit(folder / "train-to-success", model, composites=composites)
     demos, failures = (
         [video.frames for video in itertools.islice(read_videos([folder / name]), episodes)]
         for name in ("heldout-to-success", "failures")
@@ -88,7 +85,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     for task, composites in itertools.product(options.tasks, SHARES):
-        row = {"task": task, "composites": composites, "episodes": options.episodes, "epochs": EPOCHS}
+        row = {"task": task, "composites": composites, "episodes": options.episodes}
         row |= measure(task, composites, options.data, options.episodes)
         rows.append({**row, "seed": 0, "commit": COMMIT, "command": f"python benchmarks/mimed.py --tasks {task}"})
         print(row, flush=True)

@@ -92,9 +92,10 @@ def test_noise_of_the_policy_is_clipped_and_passes_gradients() -> None:
 def test_exploration_noise_has_its_scale_and_stays_in_bounds() -> None:
     agent = DrQv2((5,), 4, replace(SMALL, exploration_noise=0.05, stack=1))
     observation = np.zeros((4000, 5), np.float32)
-    explored = agent.act(observation, np.random.default_rng(0)) - agent.act(observation)
+    noise = np.random.default_rng(0).normal(size=(4000, 4))
+    explored = agent.act(observation, noise) - agent.act(observation)
     assert explored.std() == pytest.approx(0.05, rel=0.1)
-    wild = DrQv2((5,), 4, replace(SMALL, exploration_noise=9.0, stack=1)).act(observation, np.random.default_rng(0))
+    wild = DrQv2((5,), 4, replace(SMALL, exploration_noise=9.0, stack=1)).act(observation, noise)
     assert np.abs(wild).max() == 1.0
     assert wild.dtype == np.float32
 

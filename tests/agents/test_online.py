@@ -305,6 +305,7 @@ def test_presets_are_what_they_say() -> None:
     agent = paper.agent
     assert (paper.replay_capacity, agent.n_step, agent.batch, agent.discount, agent.lr) == (150_000, 3, 512, 0.99, 1e-4)
     assert (agent.tau, agent.hidden, agent.exploration_noise, agent.policy_noise) == (0.005, 1024, 0.4, 0.1)
+    assert agent.exploration_colour == 0
     assert (agent.noise_clip, agent.policy_delay, agent.shift, agent.stack, paper.size) == (0.3, 1, 4, 3, 84)
     assert (paper.random_steps, paper.seed_frames, paper.update_every, paper.action_repeat) == (2000, 12_000, 2, 2)
     assert (paper.eval_every, paper.eval_episodes, paper.alpha) == (10_000, 10, "adaptive")

@@ -290,7 +290,7 @@ class Loop:
         rng = self._rng(NOISE, self.now.agent_steps)
         if self.now.evaluations == 0:
             return rng.uniform(-1.0, 1.0, self.worker.actions).astype(np.float32)
-        return self.agent.act(stacked, rng)[0]
+        return self.agent.act(stacked, rng.normal(size=(1, self.worker.actions)))[0]
 
     def _learn_inverse(self) -> float:
         """Improve the inverse model on what was collected; returns its error there."""

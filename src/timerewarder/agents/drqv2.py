@@ -6,7 +6,7 @@
              L  = sum_k (Q_k(z, a) - y)^2                                                         (clipped double Q)
     actor    L  = -min_k Q_k(stop(z), a),  a = pi(z) + the same noise
     target   Q' <- (1 - tau) Q' + tau Q
-    explore  a  = clip(pi(z) + N(0, 0.4), +-1)
+    explore  a  = clip(pi(z) + N(0, 0.4), +-1), white or coloured (agents/noise.py)
 
 As in the public code the encoder has no target copy, and actor and critic each pass the features through a trunk of
 their own (linear, LayerNorm, tanh). Observations of states or of reward features have no encoder and no shift.
@@ -55,6 +55,8 @@ class Config:
     """Largest random shift of the pictures in a batch, in pixels."""
     exploration_noise: float = 0.4
     """Standard deviation of the noise on actions in the environment."""
+    exploration_colour: float = 0.0
+    """Colour of that noise: 0, white, new at every step; 1, pink, also wanders slowly and so moves things by chance."""
     policy_noise: float = 0.1
     """Standard deviation of the noise on actions in an update."""
     noise_clip: float = 0.3
@@ -68,7 +70,7 @@ class Config:
         for name in ("batch", "n_step", "hidden", "trunk", "stack", "policy_delay"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small: give at least 1")
-        for name in ("lr", "shift", "exploration_noise", "policy_noise", "noise_clip"):
+        for name in ("lr", "shift", "exploration_noise", "exploration_colour", "policy_noise", "noise_clip"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small: give at least 0")
         if not 0 <= self.discount <= 1 or not 0 < self.tau <= 1:
@@ -175,11 +177,11 @@ class DrQv2(nn.Module):
         return next(self.actor.parameters()).device
 
     @torch.no_grad()
-    def act(self, observation: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
-        """Stacked observations (B, ...) -> actions float32 (B, A); with `rng` they explore."""
+    def act(self, observation: np.ndarray, noise: np.ndarray | None = None) -> np.ndarray:
+        """Stacked observations (B, ...) -> actions float32 (B, A); with noise of variance 1 (B, A) they explore."""
         action = self.actor(self.encoder(torch.from_numpy(observation).to(self.device))).cpu().numpy()
-        if rng is not None:
-            action = action + rng.normal(0.0, self.config.exploration_noise, action.shape)
+        if noise is not None:
+            action = action + self.config.exploration_noise * noise
         return np.clip(action, -1.0, 1.0).astype(np.float32)
 
     def update(self, batch: Transitions, rng: np.random.Generator) -> dict[str, Tensor]:

@@ -29,6 +29,7 @@ import torch
 from timerewarder.agents import drqv2
 from timerewarder.agents.drqv2 import DrQv2
 from timerewarder.agents.judge import Judge
+from timerewarder.agents.noise import coloured
 from timerewarder.agents.replay import Replay
 from timerewarder.agents.run_folder import RunFolder
 from timerewarder.envs.worker import Seen, Setting, Step, Worker
@@ -37,7 +38,7 @@ from timerewarder.evaluation.episodes import FILMED, Episode, evaluation_seed, m
 from timerewarder.progress import bar
 from timerewarder.rewards.alpha import TIMES, Alpha
 
-NOISE, BATCH, LEARN, JUDGE = range(4)  # what a random generator is for
+NOISE, BATCH, LEARN, JUDGE, RANDOM = range(5)  # what a random generator is for
 LOG_EVERY = 10  # episodes
 
 
@@ -234,9 +235,10 @@ class Loop:
         observation = self.worker.reset(training_seed(self.config.seed, self.now.episodes))
         self.replay.begin(observation, self.worker.first_features)
         stack = Stack(self.agent.config.stack)
+        noise = coloured(self._rng(NOISE, self.now.episodes), self.worker.actions, self.config.agent.exploration_colour)
         steps: list[Step] = []
         while not steps or not steps[-1].ended:
-            action = self._explore(stack(observation))
+            action = self._explore(stack(observation), noise[len(steps) % len(noise)])
             self.worker.start(action)
             self._learn()
             step = self.worker.finish()
@@ -259,11 +261,11 @@ class Loop:
             self.alpha.see(dense)
         return episode
 
-    def _explore(self, stacked: np.ndarray) -> np.ndarray:
-        rng = self._rng(NOISE, self.now.agent_steps)
+    def _explore(self, stacked: np.ndarray, noise: np.ndarray) -> np.ndarray:
         if self.now.agent_steps < self.config.random_steps:
+            rng = self._rng(RANDOM, self.now.agent_steps)
             return rng.uniform(-1.0, 1.0, self.worker.actions).astype(np.float32)
-        return self.agent.act(stacked, rng)[0]
+        return self.agent.act(stacked, noise[None])[0]
 
     def _learn(self) -> None:
         ready = self.env_frames >= self.config.seed_frames and len(self.replay) >= 1
