@@ -8,6 +8,8 @@ Episodes of trainings (`--obs state --keep-replay`) are acted once more, from th
     moved    the object was moved `--least` metres or more. By how far it has been: the mean of F(o_1, o_t), and the
              mean reward of a step that moves it on. A reward that leads to the goal is positive all the way.
     unmoved  it stayed where it was: the mean over episodes of the largest F(o_1, o_t). It had better be small.
+
+`rough` is the mean over episodes of the sum of all changes of F(o_1, o_t), up and down; in a demonstration about 1.
 """
 
 from __future__ import annotations
@@ -73,21 +75,29 @@ def measure(model: Path, acted: list[Acted], width: float) -> Iterator[dict[str,
     """A row for episodes that did not move the object, and one for every `width` metres."""
     reward = tr.load(model)
     described = read_json(model / "config.json")["config"]
-    known = {"composites": described["composites"], "epochs": described["training"]["epochs"]}
+    known = {"composites": described["composites"], "erase": described.get("erase", 0.0)}
+    known["epochs"] = described["training"]["epochs"]
     first = [reward.distances(reward.encode(episode.frames))[0].numpy() for episode in acted]
     still = [seen.max() for seen, episode in zip(first, acted, strict=True) if episode.moved.max() < STAYS]
     if still:
-        yield {**known, "kind": "unmoved", "moved_from": "", "count": len(still), "first": _mean(still), "step": ""}
+        rough = _mean([_rough(f) for f, episode in zip(first, acted, strict=True) if episode.moved.max() < STAYS])
+        told = {"kind": "unmoved", "moved_from": "", "count": len(still), "first": _mean(still), "step": ""}
+        yield {**known, **told, "rough": rough}
     going = [(seen, episode) for seen, episode in zip(first, acted, strict=True) if episode.moved.max() >= STAYS]
     seen = np.concatenate([seen for seen, _ in going])
     moved = np.concatenate([episode.moved for _, episode in going])
     on = np.concatenate([np.diff(episode.moved, prepend=episode.moved[0]) > MOVES_ON for _, episode in going])
     steps = np.concatenate([reward.score(episode.frames) for _, episode in going])
+    rough = _mean([_rough(seen) for seen, _ in going])
     for low in np.arange(0.0, moved.max(), width):
         here = (moved > low) & (moved <= low + width)
         if (here & on).sum() > 20:
             place = {"kind": "moved", "moved_from": round(float(low), 3), "count": int(here.sum())}
-            yield {**known, **place, "first": _mean(seen[here]), "step": _mean(steps[here & on])}
+            yield {**known, **place, "first": _mean(seen[here]), "step": _mean(steps[here & on]), "rough": rough}
+
+
+def _rough(seen: np.ndarray) -> float:
+    return float(np.abs(np.diff(seen)).sum())
 
 
 def _mean(values: Any) -> float:

@@ -213,13 +213,14 @@ def test_composites_make_the_model_look_at_the_object(tmp_path):
     assert shares[1] < 0.7 * shares[0], "a hand that goes the way alone is worth less"
 
 
-def test_a_share_of_a_batch_are_composites(videos):
+@pytest.mark.parametrize("name", ["composites", "erase"])
+def test_a_share_of_a_batch_are_changed(videos, name):
     store = open_store(videos, SIZE)
     counts = {}
     for share in (0.0, 0.25, 1.0):
         changed, total = 0, 0
         for seed in range(20):
-            batch = sample_pairs(untrained(composites=share), store, np.random.default_rng(seed)).tensors
+            batch = sample_pairs(untrained(**{name: share}), store, np.random.default_rng(seed)).tensors
             assert batch["gap"].abs().max() <= 1
             for frame in batch["frames"].numpy():
                 whole = any(
@@ -232,7 +233,15 @@ def test_a_share_of_a_batch_are_composites(videos):
     assert 0 < counts[0.25] < 0.5 * counts[1.0]
 
 
-@pytest.mark.parametrize("options", [{"composites": 1.5}, {"composites": 0.5, "negatives": False}])
-def test_composites_that_cannot_be(options):
-    with pytest.raises(UserError, match="--composites"):
+def test_erasing_changes_no_gap(videos):
+    store = open_store(videos, SIZE)
+    plain, erased = (
+        sample_pairs(untrained(erase=share), store, np.random.default_rng(5)).tensors["gap"] for share in (0.0, 1.0)
+    )
+    assert torch.equal(plain, erased)
+
+
+@pytest.mark.parametrize("options", [{"composites": 1.5}, {"composites": 0.5, "negatives": False}, {"erase": -0.1}])
+def test_augmentations_that_cannot_be(options):
+    with pytest.raises(UserError, match=f"--{next(iter(options))}"):
         Config(**options)

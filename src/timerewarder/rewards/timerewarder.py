@@ -26,6 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from timerewarder.data.composites import composite
+from timerewarder.data.erasing import erase
 from timerewarder.data.pairs import Sampling, sample_independent, sample_shared
 from timerewarder.data.store import FrameStore
 from timerewarder.errors import UserError
@@ -72,6 +73,9 @@ class Config(FrameConfig):
     composites: float = 0.0
     """Augmentation: share of the frames in a batch that get a part from another moment of their video, and count as the
     earlier of the two; so the model has to see the object move, not the hand alone (data/composites.py)."""
+    erase: float = 0.0
+    """Augmentation: share of the frames in a batch that have small patches painted over, so that no single detail
+    decides and the reward is smoother where a policy goes its own way (data/erasing.py)."""
 
     def __post_init__(self) -> None:
         if self.clip_frames < 2 or self.clip_frames % 2:
@@ -82,8 +86,9 @@ class Config(FrameConfig):
             raise UserError(
                 "--shift must be at least 0 pixels, --head-dropout a share from 0 up to, but not including, 1"
             )
-        if not 0 <= self.composites <= 1:
-            raise UserError(f"--composites {self.composites} is a share: give 0 to 1")
+        for name in ("composites", "erase"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"--{name} {getattr(self, name)} is a share: give 0 to 1")
         if self.composites and not self.negatives:
             raise UserError("--no-negatives trains one order of a pair only: add --composites 0")
         if self.antisymmetric != "no" and not self.negatives:
@@ -194,8 +199,8 @@ def sample_pairs(reward: TimeRewarder, store: FrameStore, rng: np.random.Generat
 def load_moments(
     store: FrameStore, video: np.ndarray, index: np.ndarray, config: Config, rng: np.random.Generator
 ) -> tuple[Tensor, np.ndarray]:
-    """Frames (N, history+1, S, S, 3) and their times (N,), of which a share are composites."""
-    chosen = np.flatnonzero(rng.random(len(index)) < config.composites) if config.composites else np.empty(0, np.int64)
+    """Frames (N, history+1, S, S, 3) and their times (N,), of which a share are composites, and a share erased."""
+    chosen = _share(config.composites, len(index), rng)
     video = np.concatenate([video, video[chosen]])
     index = np.concatenate([index, rng.integers(0, store.lengths[video[len(index) :]])])
     frames, times = load_frames(store, video, index, config.history, config.shift, rng), store.times(video, index)
@@ -203,4 +208,11 @@ def load_moments(
     times, other_times = np.split(times, [len(frames)])
     mixed, times[chosen] = composite(frames[chosen].numpy(), times[chosen], others.numpy(), other_times, rng)
     frames[chosen] = torch.from_numpy(mixed)
+    chosen = _share(config.erase, len(frames), rng)
+    frames[chosen] = torch.from_numpy(erase(frames[chosen].numpy(), rng))
     return frames, times
+
+
+def _share(share: float, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Which of `count` are chosen, each by chance; without a share, nothing is drawn."""
+    return np.flatnonzero(rng.random(count) < share) if share else np.empty(0, np.int64)
