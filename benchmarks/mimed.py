@@ -4,9 +4,10 @@
 
 A demonstration is acted once more with all contacts switched off: the hand goes the same way, through the object, which
 stays where it is. A model that sees the task gives such an episode little; one that follows the hand gives it all.
-The demonstrations are those of `python benchmarks/voc.py`; two models are fitted to them here, without and with
-`--composites 0.5`. For held-out demonstrations, the same ones mimed, and failures: the mean of the running sum at the
-end (`sum`) and of the distance from the first frame to the last (`first`); `voc` is of the held-out demonstrations.
+The demonstrations are those of `python benchmarks/voc.py`; models are fitted to them here, without and with
+`--composites 0.5` and `--erase 0.5`. For held-out demonstrations, the same ones mimed, and failures: the mean of the
+running sum at the end (`sum`) and of the distance from the first frame to the last (`first`); `voc` is of the held-out
+demonstrations.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from timerewarder.rewards.fitting import order_correlation
 from timerewarder.rewards.reward import FrameReward
 
 TASKS = ("drawer-open", "button-press-topdown", "door-open", "window-open", "window-close")
-SHARES = (0.0, 0.5)
+SHARES = ((0.0, 0.0), (0.5, 0.0), (0.5, 0.5))  # of composites and of erased frames
 COMMIT = commit()
 
 
@@ -61,11 +62,11 @@ def values(reward: FrameReward, episodes: list[np.ndarray]) -> dict[str, float]:
     return {"sum": round(float(np.mean(sums)), 3), "first": round(float(np.mean(first)), 3)}
 
 
-def measure(task: str, composites: float, data: Path, episodes: int) -> dict[str, Any]:
+def measure(task: str, composites: float, erase: float, data: Path, episodes: int) -> dict[str, Any]:
     folder = data / task
-    model = folder / f"model-composites-{composites:g}"
+    model = folder / f"model-composites-{composites:g}-erase-{erase:g}"
     done = (model / "weights.safetensors").exists()
-    reward = tr.load(model) if done else tr.fit(folder / "train-to-success", model, composites=composites)
+    reward = tr.load(model) if done else tr.fit(folder / "train-to-success", model, composites=composites, erase=erase)
     demos, failures = (
         [video.frames for video in itertools.islice(read_videos([folder / name]), episodes)]
         for name in ("heldout-to-success", "failures")
@@ -84,9 +85,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/mimed.csv"))
     options = parser.parse_args()
     rows = []
-    for task, composites in itertools.product(options.tasks, SHARES):
-        row = {"task": task, "composites": composites, "episodes": options.episodes}
-        row |= measure(task, composites, options.data, options.episodes)
+    for task, (composites, erase) in itertools.product(options.tasks, SHARES):
+        row = {"task": task, "composites": composites, "erase": erase, "episodes": options.episodes}
+        row |= measure(task, composites, erase, options.data, options.episodes)
         rows.append({**row, "seed": 0, "commit": COMMIT, "command": f"python benchmarks/mimed.py --tasks {task}"})
         print(row, flush=True)
         write_rows(options.out, rows)

@@ -10,11 +10,13 @@ Episodes of trainings (`--obs state --keep-replay`) are acted once more, from th
     unmoved  it stayed where it was: the mean over episodes of the largest F(o_1, o_t). It had better be small.
 
 `rough` is the mean over episodes of the sum of all changes of F(o_1, o_t), up and down; in a demonstration about 1.
+Rows of other tasks stay in the csv.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -117,11 +119,13 @@ def main() -> None:
     runs, models = (" ".join(map(str, paths)) for paths in (options.runs, options.models))
     told = {"commit": COMMIT, "command": f"python benchmarks/own_way.py --models {models} --runs {runs}"}
     rows = []
+    task = read_json(options.runs[0] / "config.json")["task"]
     for model in options.models:
         for row in measure(model, acted, options.width):
             print(row, flush=True)
-            rows.append({**row, **told})
-    write_rows(options.out, rows)
+            rows.append({"task": task, **row, **told})
+    others = csv.DictReader(options.out.open()) if options.out.exists() else []
+    write_rows(options.out, [*(row for row in others if row["task"] != task), *rows])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ python benchmarks/tables.py --check  # exits with 1 if a document is stale
 from __future__ import annotations
 
 import csv
+import functools
 import json
 import re
 import sys
@@ -119,33 +120,38 @@ def learning() -> str:
 
 
 def mimed() -> str:
-    """What real and mimed demonstrations are worth from the first frame to the last, by the share of composites."""
-    tasks: dict[str, dict[float, dict[str, str]]] = {}
+    """What real and mimed demonstrations are worth from the first frame to the last, by the options of the fit."""
+    tasks: dict[str, dict[str, dict[str, str]]] = {}
     for row in csv.DictReader((ROOT / "results" / "mimed.csv").open()):
-        tasks.setdefault(row["task"], {})[float(row["composites"])] = row
-    shares = sorted({share for found in tasks.values() for share in found})
-    lines = [
-        f"| task | {' | '.join(f'{share:g}: real, mimed' for share in shares)} |",
-        "|---" * (1 + len(shares)) + "|",
-    ]
+        tasks.setdefault(row["task"], {})[_options_told(row)] = row
+    shares = list(dict.fromkeys(share for found in tasks.values() for share in found))
+    lines = [f"| task | {' | '.join(f'{told}: real, mimed' for told in shares)} |", "|---" * (1 + len(shares)) + "|"]
     for task, found in tasks.items():
         cells = (f"{float(found[s]['demos_first']):.2f}, {float(found[s]['mimed_first']):.2f}" for s in shares)
         lines.append(f"| {task} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def own_way() -> str:
-    """What policies' own ways to open a door are worth, by how far it is open."""
+def own_way(task: str) -> str:
+    """What policies' own ways are worth, by how far they moved the object."""
     models: dict[str, dict[str, dict[str, str]]] = {}
     for row in csv.DictReader((ROOT / "results" / "own_way.csv").open()):
-        models.setdefault(f"{row['composites']} | {float(row['epochs']):g}", {})[row["moved_from"]] = row
+        if row["task"] == task:
+            models.setdefault(_options_told(row), {})[row["moved_from"]] = row
     places = list(dict.fromkeys(place for found in models.values() for place in found if place))
     heads = [f"from {100 * float(place):.0f} cm" for place in places]
-    lines = [f"| composites | epochs | closed | {' | '.join(heads)} |", "|---" * (3 + len(places)) + "|"]
+    lines = [f"| fit | closed | rough | {' | '.join(heads)} |", "|---" * (3 + len(places)) + "|"]
     for model, found in models.items():
         cells = (f"{float(found[place]['first']):.2f} ({float(found[place]['step']):+.3f})" for place in places)
-        lines.append(f"| {model} | {float(found['']['first']):.2f} | {' | '.join(cells)} |")
+        rough = f"{float(found['']['rough']):.1f}, {float(found[places[0]]['rough']):.1f}"
+        lines.append(f"| {model} | {float(found['']['first']):.2f} | {rough} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _options_told(row: dict[str, str]) -> str:
+    """How a model was fitted, in words."""
+    told = [f"{name} {float(row[name]):g}" for name in ("composites", "erase") if float(row[name])]
+    return ", ".join(told) or "plain"
 
 
 def update() -> str:
@@ -272,7 +278,8 @@ def filled(text: str) -> str:
         "methods": methods,
         "presets": presets,
         "mimed": mimed,
-        "own_way": own_way,
+        "own_way_drawer": functools.partial(own_way, "drawer-open"),
+        "own_way_door": functools.partial(own_way, "door-open"),
         "update": update,
     }
     pattern = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

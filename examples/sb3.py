@@ -2,7 +2,7 @@
 
     pip install 'timerewarder[metaworld]' stable-baselines3
     timerewarder demos --task drawer-open --episodes 100 --out demos
-    timerewarder fit demos --composites 0.5 --out model
+    timerewarder fit demos --composites 0.5 --erase 0.5 --out model
     python examples/sb3.py --model model --task drawer-open --steps 20000 --out policy.zip
 
 The policy sees the simulator's state, which is cheap to learn from; the reward sees pictures only.
