@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,8 +117,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/own_way.csv"))
     options = parser.parse_args()
     acted = [episode for run in options.runs for episode in acted_again(run, options.episodes, options.least)]
-    runs, models = (" ".join(map(str, paths)) for paths in (options.runs, options.models))
-    told = {"commit": COMMIT, "command": f"python benchmarks/own_way.py --models {models} --runs {runs}"}
+    told = {"commit": COMMIT, "command": f"python benchmarks/own_way.py {' '.join(sys.argv[1:])}"}
     rows = []
     task = read_json(options.runs[0] / "config.json")["task"]
     for model in options.models:
