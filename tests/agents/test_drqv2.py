@@ -13,7 +13,7 @@ from timerewarder.agents.drqv2 import Config, DrQv2
 from timerewarder.agents.replay import Transitions
 from timerewarder.errors import UserError
 
-SMALL = Config(batch=8, hidden=16, trunk=6, lr=1e-3)
+SMALL = Config(batch=8, hidden=16, trunk=6, lr=1e-3, precision="fp32")  # the arithmetic is compared exactly
 PICTURES = (24, 24, 3)
 
 
@@ -61,6 +61,45 @@ def test_an_update_follows_the_paper(encoder: str, shape: tuple[int, ...]) -> No
     for part in ("encoder", "critic", "actor"):
         for ours, theirs in zip(getattr(agent, part).parameters(), getattr(twin, part).parameters(), strict=True):
             assert torch.allclose(ours, theirs, atol=1e-5), part
+
+
+def test_a_saturated_actor_comes_back_to_where_tanh_has_a_slope() -> None:
+    def output_after(saturation: float, updates: int) -> torch.Tensor:
+        agent = DrQv2((5,), 4, replace(SMALL, saturation=saturation, lr=1e-2, stack=1))
+        with torch.no_grad():
+            agent.actor.policy[-1].bias.copy_(torch.tensor([6.0, -6.0, 6.0, -6.0]))
+        for _ in range(updates):
+            agent.update(batch((5,), 1), np.random.default_rng(0))
+        return agent.actor.outputs(torch.zeros(1, 5)).detach().abs()
+
+    assert output_after(0.0, 300).max() > 4.0  # follows the critic, or stays where no gradient reaches it
+    assert output_after(0.1, 300).max() < 3.0
+
+
+def test_the_penalty_leaves_outputs_within_the_slope_alone() -> None:
+    agents = [DrQv2((5,), 4, replace(without_noise(), saturation=weight, stack=1)) for weight in (0.0, 10.0)]
+    told = [agent.update(batch((5,), 1), np.random.default_rng(0)) for agent in agents]
+    assert told[0]["saturated"] == told[1]["saturated"] == 0
+    for free, penalised in zip(agents[0].parameters(), agents[1].parameters(), strict=True):
+        assert torch.equal(free, penalised)
+
+
+def test_vectors_are_centred_and_scaled_and_pictures_are_not() -> None:
+    seen = np.random.default_rng(0).normal([3.0, -2.0, 1.0], [2.0, 0.5, 0.0], (1000, 3)).astype(np.float32)
+    agent = DrQv2((3,), 4, replace(SMALL, stack=1))
+    agent.encoder.scale_to(seen)
+    scaled = agent.encoder(torch.from_numpy(seen))
+    assert torch.allclose(scaled.mean(0), torch.zeros(3), atol=1e-3)
+    assert torch.allclose(scaled.std(0), torch.tensor([1.0, 1.0, 0.0]), atol=1e-2)
+    moved = agent.encoder(torch.tensor([[3.0, -2.0, 1.2]]))[0, 2]
+    assert moved.item() == pytest.approx(4.0, abs=1e-3)  # what never moved before is not blown up without limit
+    other = DrQv2((3,), 4, replace(SMALL, stack=1), seed=5)
+    other.restore(agent.state(), 0)
+    assert torch.equal(other.encoder(torch.from_numpy(seen)), scaled)
+    pictures = DrQv2(PICTURES, 4, SMALL)
+    before = {name: tensor.clone() for name, tensor in pictures.state_dict().items()}
+    pictures.encoder.scale_to(np.zeros((2, *PICTURES), np.uint8))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in pictures.state_dict().items())
 
 
 def test_target_takes_over_a_share_of_the_critic() -> None:

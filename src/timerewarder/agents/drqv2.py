@@ -4,12 +4,17 @@
     encode   z  = f(o), trained by the critic's loss alone
     critic   y  = sum of n rewards + discount^n min_k Q'_k(z', a'),  a' = clip(pi(z') + clip(N(0, 0.1), +-0.3), +-1)
              L  = sum_k (Q_k(z, a) - y)^2                                                         (clipped double Q)
-    actor    L  = -min_k Q_k(stop(z), a),  a = pi(z) + the same noise
+    actor    L  = -min_k Q_k(stop(z), a),  a = pi(z) + the same noise,  pi = tanh(x)
     target   Q' <- (1 - tau) Q' + tau Q
     explore  a  = clip(pi(z) + N(0, 0.4), +-1), white or coloured (agents/noise.py)
 
 As in the public code the encoder has no target copy, and actor and critic each pass the features through a trunk of
-their own (linear, LayerNorm, tanh). Observations of states or of reward features have no encoder and no shift.
+their own (linear, LayerNorm, tanh). Observations of states or of reward features have no encoder and no shift; they are
+centred and scaled by what the first ones are like (`Encoder.scale_to`).
+
+`saturation`, which is not in DrQ-v2, adds a penalty on |x| > 2 to the actor's loss. Before a critic knows much it may
+prefer the same corner of the actions everywhere. An actor that follows it to where tanh is flat gets no gradient back,
+and with noise cut off at the bounds it explores nothing else either.
 """
 
 from __future__ import annotations
@@ -27,6 +32,9 @@ from timerewarder.agents.replay import Transitions
 from timerewarder.errors import UserError
 from timerewarder.models.checkpoint import optimizer_tensors, restore_optimizer
 from timerewarder.models.precision import bf16_is_native
+
+FLAT = 2.0  # where tanh, at 0.96, is all but flat
+LEAST_SPREAD = 0.05  # of a number in a state; what hardly varies at first (metres of a closed door) may do so later
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +71,8 @@ class Config:
     """Limit of that noise."""
     policy_delay: int = 1
     """Updates of the critic for each update of the actor."""
+    saturation: float = 0.0
+    """Weight of a penalty that keeps the actor's outputs where tanh still has a slope, so that it can change its mind."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 autocast or fp32; auto takes bf16 where the hardware computes it natively."""
 
@@ -70,7 +80,7 @@ class Config:
         for name in ("batch", "n_step", "hidden", "trunk", "stack", "policy_delay"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small: give at least 1")
-        for name in ("lr", "shift", "exploration_noise", "exploration_colour", "policy_noise", "noise_clip"):
+        for name in ("lr", "shift", "exploration_noise", "exploration_colour", "policy_noise", "noise_clip", "saturation"):
             if not getattr(self, name) >= 0:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small: give at least 0")
         if not 0 <= self.discount <= 1 or not 0 < self.tau <= 1:
@@ -92,6 +102,9 @@ def conv_encoder(name: str, channels: int) -> nn.Sequential:
 class Encoder(nn.Module):
     """Observations as the replay gives them -> features (B, dim)."""
 
+    centre: Tensor
+    spread: Tensor
+
     def __init__(self, shape: tuple[int, ...], config: Config) -> None:
         super().__init__()
         self.pixels = len(shape) == 3
@@ -101,11 +114,20 @@ class Encoder(nn.Module):
             channels = shape[2] * config.stack
             self.network = conv_encoder(config.encoder, channels)
             self.dim = self.network(torch.zeros(1, channels, *shape[:2])).shape[1]
+        else:
+            self.register_buffer("centre", torch.zeros(self.dim))
+            self.register_buffer("spread", torch.ones(self.dim))
+
+    def scale_to(self, observations: np.ndarray) -> None:
+        """Centre and scale vectors by what these, float32 (N, D), are like; pictures need none of it."""
+        if not self.pixels:
+            self.centre.copy_(torch.from_numpy(observations.mean(0)))
+            self.spread.copy_(torch.from_numpy(observations.std(0).clip(LEAST_SPREAD)))
 
     def forward(self, observation: Tensor) -> Tensor:
         """uint8 (B, S, S, C), whose permuted view is already channels_last; or float32 (B, D)."""
         if not self.pixels:
-            return observation
+            return (observation - self.centre) / self.spread
         return self.network(observation.permute(0, 3, 1, 2).to(torch.float32).div_(255.0).sub_(0.5))
 
 
@@ -126,7 +148,11 @@ class Actor(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Features (B, D) -> mean actions (B, A) in [-1, 1]."""
-        return torch.tanh(self.policy(self.trunk(features)))
+        return torch.tanh(self.outputs(features))
+
+    def outputs(self, features: Tensor) -> Tensor:
+        """The same before tanh."""
+        return self.policy(self.trunk(features))
 
 
 class Critic(nn.Module):
@@ -213,10 +239,12 @@ class DrQv2(nn.Module):
     def _update_actor(self, features: Tensor, noise: torch.Generator) -> dict[str, Tensor]:
         # The critic's gradients of this pass are of no use: without them it costs half.
         self.critic.requires_grad_(False)
-        loss = -torch.minimum(*self.critic(features, self._noisy(self.actor(features), noise))).float().mean()
-        self._descend("actor", loss)
+        outputs = self.actor.outputs(features)
+        loss = -torch.minimum(*self.critic(features, self._noisy(torch.tanh(outputs), noise))).float().mean()
+        beyond = F.relu(outputs.float().abs() - FLAT)
+        self._descend("actor", loss + self.config.saturation * beyond.square().sum(-1).mean())
         self.critic.requires_grad_(True)
-        return {"actor_loss": loss.detach()}
+        return {"actor_loss": loss.detach(), "saturated": (beyond > 0).float().mean()}
 
     def _noisy(self, mean: Tensor, noise: torch.Generator) -> Tensor:
         """The mean action plus clipped noise, kept in bounds; the bounds let gradients pass, as in DrQ-v2."""

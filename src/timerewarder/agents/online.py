@@ -272,6 +272,8 @@ class Loop:
         if not ready or self.now.agent_steps % self.config.update_every:
             return
         agent = self.agent.config
+        if self.now.updates == 0 and len(self.worker.shape) == 1:
+            self.agent.encoder.scale_to(self.replay.observations())
         rng = self._rng(BATCH, self.now.updates)
         discount = (self.judge.discount if self.judge else None) or agent.discount
         batch = self.replay.sample(rng, agent.batch, discount, self.alpha.value, agent.shift)

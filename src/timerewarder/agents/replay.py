@@ -118,6 +118,10 @@ class Replay:
         """The oldest frame that the ring still holds."""
         return max(0, self.frames - self.capacity)
 
+    def observations(self) -> np.ndarray:
+        """The observations that the ring holds, (N, ...), single ones and in no order."""
+        return self._frames[: min(self.frames, self.capacity)]
+
     def begin(self, observation: np.ndarray, features: np.ndarray | None = None) -> None:
         """Write the first observation of an episode; the episode before it, unless terminated, was cut off."""
         self._write(observation, np.zeros(self.actions, np.float32), 0.0, False, False, self.frames, features)
