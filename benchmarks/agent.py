@@ -163,7 +163,7 @@ class TrainingStep:
         env: Any = MetaWorld("drawer-open")
         if reward is not None:
             env = LearnedReward(
-                env, reward, 0.0, familiar=config.familiar, limit=config.reward_limit, anchor=config.anchor
+                env, reward, 0.0, familiar=config.familiar, anchored=config.anchored
             )
         self.env, self.steps = View(env, config.obs, side), 0
         shape = self.env.observation_space.shape

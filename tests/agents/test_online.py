@@ -184,9 +184,7 @@ def test_a_mistake_leaves_nothing_behind(model: str, tmp_path: Path) -> None:
         assert not (tmp_path / "run").exists()
     for option in [
         {"threads": -1},
-        {"reward_limit": -1.0},
-        {"anchor": 1.5},
-        {"alpha_times": -1.0},
+        {"familiar": -1.0},
         {"obs": "pixels", "policy_size": 4},
         {"frames": 0},
     ]:
@@ -270,19 +268,14 @@ def test_the_worker_gives_the_rewards_of_score(model: str) -> None:
         assert step.ended
 
 
-def test_a_limit_clips_a_step(model: str) -> None:
-    limit = 0.1 * tr.load(model).largest_step
+def test_an_anchored_sum_is_what_is_seen_from_the_first_frame(model: str) -> None:
     actions = np.random.default_rng(0).uniform(-1, 1, (19, 4)).astype(np.float32)
-
-    def rewards(reward_limit: float | None) -> np.ndarray:
-        setting = Setting(task="drawer-open", reward=model, reward_limit=reward_limit, obs="state", size=32, horizon=20)
-        env = make_env(setting)
-        env.reset(seed=0)
-        return np.array([env.step(action)[1] for action in actions])
-
-    free = rewards(None)
-    assert np.abs(free).max() > limit
-    assert rewards(0.1) == pytest.approx(np.clip(free, -limit, limit))
+    env = make_env(Setting(task="drawer-open", reward=model, anchored=True, obs="state", size=32, horizon=40))
+    env.reset(seed=0)
+    first, reward, rewards = env.render(), tr.load(model), []
+    for action in actions:
+        rewards.append(env.step(action)[1])
+        assert sum(rewards) == pytest.approx(reward.score(np.stack([first, env.render()]))[1], abs=1e-5)
 
 
 def test_a_run_is_one_process_at_a_time(tmp_path: Path) -> None:
@@ -305,11 +298,11 @@ def test_presets_are_what_they_say() -> None:
     agent = paper.agent
     assert (paper.replay_capacity, agent.n_step, agent.batch, agent.discount, agent.lr) == (150_000, 3, 512, 0.99, 1e-4)
     assert (agent.tau, agent.hidden, agent.exploration_noise, agent.policy_noise) == (0.005, 1024, 0.4, 0.1)
-    assert agent.exploration_colour == 0
+    assert (agent.exploration_colour, agent.saturation) == (0, 0)
     assert (agent.noise_clip, agent.policy_delay, agent.shift, agent.stack, paper.size) == (0.3, 1, 4, 3, 84)
     assert (paper.random_steps, paper.seed_frames, paper.update_every, paper.action_repeat) == (2000, 12_000, 2, 2)
     assert (paper.eval_every, paper.eval_episodes, paper.alpha) == (10_000, 10, "adaptive")
-    assert (paper.alpha_times, paper.familiar, paper.reward_limit, paper.anchor) == (10, None, None, 0)
+    assert (paper.familiar, paper.anchored, paper.reward_form) == (None, False, "steps")
     with pytest.raises(UserError, match="did you mean paper"):
         preset_named("papr", "pixels")
     with pytest.raises(UserError, match="--obs"):

@@ -144,6 +144,40 @@ def test_batches_equal_the_plain_loop(
             assert check_batch(batch, history, stack, n_step, discount, alpha) == valid
 
 
+def progress_at(history: list[Step], frame: int) -> float:
+    """What an episode's steps up to `frame` sum to; its first frame stands for none."""
+    own = [step.dense for step in history[: frame + 1] if step.episode == history[frame].episode]
+    return sum(own[1:])
+
+
+@pytest.mark.parametrize(("n_step", "discount"), [(1, 0.9), (3, 0.97), (5, 0.5)])
+@pytest.mark.parametrize("given_late", [False, True])
+def test_progress_differs_from_steps_by_what_was_there_before_alone(
+    n_step: int, discount: float, given_late: bool, tmp_path: Path
+) -> None:
+    """Steps: Σ d^k (p_k+1 - p_k) = (1 - d) Σ d^k p_k+1 - p_0 + d^m p_m, whatever the action; success counts in both."""
+    replay = Replay(40, SHAPE, ACTIONS, n_step=n_step, held=given_late)
+    history: list[Step] = []
+    for episode in [(9, False), (4, True), (14, False), (20, False)]:  # the ring wraps around
+        history = write(replay, [episode], history)
+        if given_late:
+            own = [step.dense for step in history if step.episode == history[-1].episode]
+            replay.reward_episode(np.array([0.0, *own[1:]], np.float32))
+    replay.save(tmp_path)
+    loaded = Replay(40, SHAPE, ACTIONS, n_step=n_step, held=given_late)
+    loaded.load(tmp_path)
+    steps, progress = (
+        ring.sample(np.random.default_rng(0), 200, discount, 2.0, form=form)
+        for ring, form in ((replay, "steps"), (loaded, "progress"))
+    )
+    for i, observation in enumerate(steps.observation):
+        frame = number_of(observation)
+        _, _, last = expected(history, frame, n_step, discount, 2.0)
+        before, after = progress_at(history, frame), progress_at(history, last)
+        there = before - discount ** (last - frame) * after
+        assert progress.reward[i] - steps.reward[i] == pytest.approx(there, abs=1e-4)
+
+
 def test_a_step_can_be_drawn_at_once() -> None:
     replay = Replay(20, SHAPE, ACTIONS)
     rng = np.random.default_rng(0)
@@ -303,7 +337,7 @@ def test_too_little_memory_or_disk_is_refused(tmp_path: Path) -> None:
     if not Path("/proc/meminfo").exists():
         pytest.skip("this system does not say how much memory is free")
     with pytest.raises(
-        UserError, match=r"needs 2120\d\d\d\.\d GB of memory.* --replay-capacity \d+ or --replay-on-disk"
+        UserError, match=r"needs 2121\d\d\d\.\d GB of memory.* --replay-capacity \d+ or --replay-on-disk"
     ):
         Replay(10**11, (84, 84, 3), 4)
     with pytest.raises(UserError, match=r"GB of disk at .*--replay-capacity \d+$"):

@@ -86,9 +86,8 @@ def test_info_keeps_what_the_environment_tells(plain, tells):
     assert success == (tells is not None)
 
 
-@pytest.mark.parametrize("times", [10, 1])
-def test_adaptive_alpha_weighs_success_by_the_largest_reward(plain, times):
-    env = LearnedReward(Slide(steps=4), plain) if times == 10 else LearnedReward(Slide(steps=4), plain, alpha_times=1)
+def test_adaptive_alpha_weighs_success_by_the_largest_reward(plain):
+    env = LearnedReward(Slide(steps=4), plain)
     largest, seen = 0.0, []
     for seed, steps in enumerate((4, 2, 4)):  # the second episode is left before its end
         env.reset(seed=seed)
@@ -96,8 +95,8 @@ def test_adaptive_alpha_weighs_success_by_the_largest_reward(plain, times):
             _, reward, _, _, info = env.step(action)
             seen.append(info["learned_reward"])
             largest = max(largest, info["learned_reward"])
-            assert info["alpha"] == times * largest
-            assert reward == info["learned_reward"] + times * largest * info["success"]
+            assert info["alpha"] == 10 * largest
+            assert reward == info["learned_reward"] + 10 * largest * info["success"]
     assert env.alpha.record["trajectories"] == 3
     place = int(np.argmax(seen))
     trajectory, first = max((number, first) for number, first in enumerate((0, 4, 6)) if first <= place)
@@ -201,30 +200,24 @@ def test_a_mujoco_camera_by_name(plain, ball):
         LearnedReward(Ball(ball), plain, camera="drone")
 
 
-def test_a_model_without_a_guard_cannot_be_guarded(plain):
-    with pytest.raises(UserError, match="fit it again"):
-        LearnedReward(Slide(), plain, familiar=1.25)
-    with pytest.raises(UserError, match="fit it again"):
-        LearnedReward(Slide(), plain, anchor=0.5)
+@pytest.mark.parametrize("guard", [{"familiar": 1.25}, {"anchored": True}])
+def test_what_is_no_value_cannot_be_guarded(plain, monkeypatch, guard):
+    monkeypatch.setattr(type(plain), "is_value", False)
+    with pytest.raises(UserError, match="not the steps of a value"):
+        LearnedReward(Slide(), plain, **guard)
 
 
-def test_an_anchor_is_a_share(knowing):
-    with pytest.raises(UserError, match="anchor 2 is a share"):
-        LearnedReward(Slide(), knowing, anchor=2)
-
-
-def test_the_guard_takes_back_what_is_out_of_sight_and_never_pays_above_the_limit(knowing):
+def test_the_guard_takes_back_what_is_out_of_sight(knowing):
     def rewards(**guard):
         env = LearnedReward(Slide(steps=8), knowing, 0.0, **guard)
         env.reset(seed=5)
         return np.array([env.step(np.ones(1))[1] for _ in range(8)])
 
-    free, familiar, limited = rewards(), rewards(familiar=1.25), rewards(limit=0.5)
+    free, familiar = rewards(), rewards(familiar=1.25)
     assert np.allclose(familiar[0], free[0])
     assert (familiar[-3:] == 0).all()
     assert (free[-3:] != 0).any()
     assert familiar.sum() == pytest.approx(0, abs=1e-6)
-    assert np.allclose(limited, np.clip(free, -0.05, 0.05))  # half of the largest step, a tenth
 
 
 # Bad input

@@ -62,7 +62,7 @@ def test_a_vector_equals_its_environments_one_by_one(mode, reward):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_guarded_vectors_equal_guarded_environments(mode, knowing):
-    compare_with_singles(SyncVectorEnv, mode, knowing, steps=14, familiar=1.25, limit=2.0, anchor=0.5)
+    compare_with_singles(SyncVectorEnv, mode, knowing, steps=14, familiar=1.25, anchored=True)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -54,12 +54,6 @@ def test_ten_times_the_largest_reward_so_far():
     }
 
 
-def test_another_number_takes_the_place_of_ten():
-    alpha = Alpha("adaptive", times=1.5)
-    alpha.see(0.5)
-    assert alpha.value == 0.75
-
-
 def test_it_is_zero_before_anything_is_seen_and_follows_the_size_while_nothing_is_positive():
     for rule in ("adaptive", "robust"):
         alpha = Alpha(rule)
@@ -155,7 +149,7 @@ def test_as_computed_by_hand(events, limit):
 
 @given(EVENTS, st.integers(0, 60), st.sampled_from(["adaptive", "robust", 0.5]))
 def test_restored_goes_on_as_uninterrupted(events, cut, rule):
-    whole, part = Alpha(rule, 3, times=2.0), Alpha(rule, 3, times=2.0)
+    whole, part = Alpha(rule, 3), Alpha(rule, 3)
     feed(whole, events)
     feed(part, events[:cut])
     restored = Alpha.restore(json.loads(json.dumps(part.state())))
@@ -173,12 +167,6 @@ def test_a_number_is_fixed(number):
     assert alpha.value == number
     assert alpha.record["settled"]
     assert json.loads(json.dumps(alpha.record))["rule"] == number
-
-
-@pytest.mark.parametrize("times", [-1.0, math.nan, math.inf])
-def test_no_number_of_times(times):
-    with pytest.raises(UserError, match="alpha_times"):
-        Alpha("adaptive", times=times)
 
 
 @pytest.mark.parametrize("rule", [-0.1, math.nan, math.inf, "adaptiv", "1", True, None])

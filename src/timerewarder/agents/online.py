@@ -36,7 +36,7 @@ from timerewarder.envs.worker import Seen, Setting, Step, Worker
 from timerewarder.errors import UserError
 from timerewarder.evaluation.episodes import FILMED, Episode, evaluation_seed, mean_measures, run_episode, training_seed
 from timerewarder.progress import bar
-from timerewarder.rewards.alpha import TIMES, Alpha
+from timerewarder.rewards.alpha import Alpha
 
 NOISE, BATCH, LEARN, JUDGE, RANDOM = range(5)  # what a random generator is for
 LOG_EVERY = 10  # episodes
@@ -52,19 +52,17 @@ class Config:
     """What the policy sees: pixels; state, the simulator's (a cheap check of a reward, which still sees pixels only);
     features, those of the frozen reward encoder."""
     alpha: Literal["adaptive", "robust"] | float = "adaptive"
-    """Weight of success beside the learned reward: adaptive (--alpha-times the largest step reward of the first 100
+    """Weight of success beside the learned reward: adaptive (ten times the largest step reward of the first 100
     episodes), robust (a high quantile instead of the largest), or a number. Not used with --reward env or sparse."""
-    alpha_times: float = TIMES
-    """How many such step rewards a step of success weighs, with --alpha adaptive or robust."""
     familiar: float | None = None
     """Count frames that are unlike those of the training videos as no progress (rewards/familiarity.py): those so many
     times as far from them as the validation videos at their farthest. Default: all count, as in the paper."""
-    reward_limit: float | None = None
-    """Clip a step of learned reward at so many times the largest step of the training videos: more is no progress, but
-    a picture that the model does not know. Default: no limit, as in the paper."""
-    anchor: float = 0.0
-    """Draw the sum of an episode's learned rewards towards what the model sees from the first frame on, by this share
-    at every step, so that errors of steps do not add up. Default: the sum is free, as in the paper."""
+    anchored: bool = False
+    """Let the sum of an episode's learned rewards be what the model sees from the first frame on, so that errors of
+    steps do not add up. Default: the sum is free, as in the paper."""
+    reward_form: Literal["steps", "progress"] = "steps"
+    """What the critic learns from: steps, the gain of each one, as in the paper; progress, (1 - discount) times the sum
+    of them so far, which asks for the same policy with values that do not outgrow the task (agents/replay.py)."""
     reward_every: int = 10
     """Episodes after which a reward that goes on learning (gaifo, rank2reward, progressor) rewards the whole replay
     anew."""
@@ -113,12 +111,6 @@ class Config:
             raise UserError(f"--threads {self.threads} is too small: give at least 1")
         if self.familiar is not None and not self.familiar > 0:
             raise UserError(f"--familiar {self.familiar} knows no frame: give more than 0, or None")
-        if self.reward_limit is not None and not self.reward_limit > 0:
-            raise UserError(f"--reward-limit {self.reward_limit} leaves no reward: give more than 0, or None")
-        if not 0 <= self.alpha_times < math.inf:
-            raise UserError(f"--alpha-times {self.alpha_times} is not a weight: give 0 or more")
-        if not 0 <= self.anchor <= 1:
-            raise UserError(f"--anchor {self.anchor} is a share: give 0 to 1")
         seen, least = self.policy_size or self.size, 16
         if self.obs == "pixels" and (seen < least or 2 * self.agent.shift >= seen):
             raise UserError(
@@ -128,7 +120,7 @@ class Config:
 
     def setting(self, task: str, reward: str) -> Setting:
         return Setting(
-            task=task, reward=reward, familiar=self.familiar, reward_limit=self.reward_limit, anchor=self.anchor,
+            task=task, reward=reward, familiar=self.familiar, anchored=self.anchored,
             obs=self.obs, size=self.size, policy_size=self.policy_size, camera=self.camera,
             action_repeat=self.action_repeat, ranges=self.ranges, horizon=self.horizon,
         )  # fmt: skip
@@ -193,7 +185,7 @@ class Loop:
             folder=folder.replay_map if config.replay_on_disk else None,
         )  # fmt: skip
         # The environment's dense reward stands alone, as in the paper; sparse success is a reward of 1.
-        self.alpha = Alpha({"env": 0.0, "sparse": 1.0}.get(reward, config.alpha), times=config.alpha_times)
+        self.alpha = Alpha({"env": 0.0, "sparse": 1.0}.get(reward, config.alpha))
         self.now = Counters()
         self._stop = threading.Event()
         self._metrics: list[dict[str, torch.Tensor]] = []
@@ -276,7 +268,8 @@ class Loop:
             self.agent.encoder.scale_to(self.replay.observations())
         rng = self._rng(BATCH, self.now.updates)
         discount = (self.judge.discount if self.judge else None) or agent.discount
-        batch = self.replay.sample(rng, agent.batch, discount, self.alpha.value, agent.shift)
+        form = self.config.reward_form
+        batch = self.replay.sample(rng, agent.batch, discount, self.alpha.value, agent.shift, form)
         self._metrics.append(self.agent.update(batch, self._rng(LEARN, self.now.updates)))
         self.now.updates += 1
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from timerewarder.data.resize import resize
 from timerewarder.errors import UserError
 from timerewarder.rewards import load
-from timerewarder.rewards.alpha import TIMES, Alpha, AlphaRule
+from timerewarder.rewards.alpha import Alpha, AlphaRule
 from timerewarder.rewards.familiarity import Familiarity, Guarded
 from timerewarder.rewards.reward import FrameReward
 
@@ -43,15 +43,14 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
     """Rewards an environment's steps by what its frames show.
 
     `reward` is a fitted model, its folder, or its name on the Hub. `alpha` is the weight of success: a number, or
-    "adaptive" or "robust", which make it `alpha_times` a large step of the learned reward (rewards/alpha.py). `camera`
-    says where frames come from: None for `env.render()`, the name of a camera for Meta-World and for Gymnasium's MuJoCo
+    "adaptive" or "robust", which make it ten times a large step of the learned reward (rewards/alpha.py). `camera` says
+    where frames come from: None for `env.render()`, the name of a camera for Meta-World and for Gymnasium's MuJoCo
     environments, or a function of the environment that gives a frame uint8 (H, W, 3), for instance one that was drawn
     for the observation already.
 
-    Three guards keep a policy from being paid for what is no progress (rewards/familiarity.py); none is in the paper.
-    `familiar` counts frames that are unlike those of the training videos as no progress; `limit` clips a step at so
-    many times the largest step of those videos; `anchor` draws the sum of steps towards what the model sees from the
-    first frame on, by this share at every step.
+    Two guards keep a policy from being paid for what is no progress (rewards/familiarity.py); neither is in the paper.
+    `familiar` counts frames as no progress that are so many times as far from the training videos as the validation
+    videos at their farthest; `anchored` lets the sum of steps be what the model sees from the first frame on.
 
     `info` gains `task_reward` (what the environment itself returned), `success` (the environment's `success` or
     `is_success`; False if it tells neither), `learned_reward` and `alpha`. `self.alpha.record` tells what set alpha.
@@ -64,19 +63,16 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         alpha: AlphaRule = "adaptive",
         camera: Camera = None,
         familiar: float | None = None,
-        limit: float | None = None,
-        anchor: float = 0.0,
-        alpha_times: float = TIMES,
+        anchored: bool = False,
     ) -> None:
         RecordConstructorArgs.__init__(
-            self, reward=reward, alpha=alpha, camera=camera, familiar=familiar, limit=limit, anchor=anchor,
-            alpha_times=alpha_times, _disable_deepcopy=True,
-        )  # fmt: skip
+            self, reward=reward, alpha=alpha, camera=camera, familiar=familiar, anchored=anchored, _disable_deepcopy=True
+        )
         gymnasium.Wrapper.__init__(self, env)
-        self.alpha = Alpha(alpha, times=alpha_times)
+        self.alpha = Alpha(alpha)
         self._draw = view(env, camera)
         self._model = _loaded(reward)
-        self._guard = _Guard(self._model, familiar, limit, anchor)
+        self._guard = _Guard(self._model, familiar, anchored)
         self._stream = self._guard.stream()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -132,16 +128,14 @@ class VectorLearnedReward(VectorWrapper):
         alpha: AlphaRule = "adaptive",
         camera: Callable[[Any], Sequence[Frame]] | None = None,
         familiar: float | None = None,
-        limit: float | None = None,
-        anchor: float = 0.0,
-        alpha_times: float = TIMES,
+        anchored: bool = False,
     ) -> None:
         super().__init__(envs)
-        self.alpha = Alpha(alpha, times=alpha_times)
+        self.alpha = Alpha(alpha)
         self._mode = _autoreset_mode(envs)
         self._draw = vector_view(envs, camera)
         self._reward = _loaded(reward)
-        self._guard = _Guard(self._reward, familiar, limit, anchor)
+        self._guard = _Guard(self._reward, familiar, anchored)
         self._trajectories = [self._guard.stream() for _ in range(envs.num_envs)]
         self._ended = np.zeros(envs.num_envs, np.bool_)
 
@@ -234,28 +228,25 @@ class FinalFrame(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
 
 class _Guard:
-    """Which frames count, how much a step may gain, and what holds the sum; without options, all, anything, nothing."""
+    """Which frames count, and what the sum of steps keeps to; without options, all of them, and nothing."""
 
-    def __init__(self, reward: FrameReward, familiar: float | None, limit: float | None, anchor: float) -> None:
-        guarded = not (familiar is limit is None and anchor == 0)
-        if guarded and not (reward.is_value and "shortest_video" in reward.record):
+    def __init__(self, reward: FrameReward, familiar: float | None, anchored: bool) -> None:
+        if (familiar is not None or anchored) and not reward.is_value:
             raise UserError(
-                f"{reward.method} was fitted without what guards its rewards: leave out familiar, limit and anchor "
-                "(--familiar None --reward-limit None --anchor 0), or for a value, fit it again"
+                f"rewards of {reward.method} are not the steps of a value, so nothing guards their sum: leave out "
+                "familiar and anchored (--familiar None --no-anchored)"
             )
-        if not 0 <= anchor <= 1:
-            raise UserError(f"anchor {anchor} is a share: give 0 to 1")
         self._reward, self._pre = reward, reward.preprocessing
         self._familiarity = Familiarity() if familiar is None else reward.familiarity
         self._tolerance = familiar or 1.0
-        self._limit, self._anchor = None if limit is None else limit * reward.largest_step, anchor
+        self._anchored = anchored
 
     def knows(self, frames: Frame) -> NDArray[np.bool_]:
         """Frames uint8 (T, H, W, 3) as they are drawn -> bool (T,)."""
         return self._familiarity(resize(frames, self._pre.size, self._pre.how), self._tolerance)
 
     def stream(self) -> Guarded:
-        return Guarded(self._reward.stream(), self._limit, self._anchor)
+        return Guarded(self._reward.stream(), self._anchored)
 
 
 def _loaded(reward: FrameReward | str | Path) -> FrameReward:

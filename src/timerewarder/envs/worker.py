@@ -39,10 +39,8 @@ class Setting:
     """A reward model's folder or Hub id, `env` for the task's dense reward, `sparse` for success alone."""
     familiar: float | None = None
     """Count frames as no progress that are so many times as far from the training videos as the validation videos."""
-    reward_limit: float | None = None
-    """Largest step, in largest steps of the model's training videos."""
-    anchor: float = 0.0
-    """By which share the sum of steps is drawn towards what is seen from the first frame, at every step."""
+    anchored: bool = False
+    """Whether the sum of steps is what is seen from the first frame."""
     obs: Seen = "pixels"
     size: int = 84
     policy_size: int | None = None
@@ -122,9 +120,7 @@ def make_env(setting: Setting) -> gymnasium.Env[Any, Any]:
         if by_episode(model):
             env = Encoded(env, model)
         else:
-            env = LearnedReward(
-                env, model, 0.0, familiar=setting.familiar, limit=setting.reward_limit, anchor=setting.anchor
-            )
+            env = LearnedReward(env, model, 0.0, familiar=setting.familiar, anchored=setting.anchored)
     return View(env, setting.obs, setting.policy_size or setting.size)
 
 

@@ -5,10 +5,6 @@
                whole task, and would then set the paper's alpha
     a number   that number; 0 leaves success out
 
-The 10 is the paper's; `times` puts another number in its place. Demonstrations of few frames have large steps: with 10
-of them, half an episode of success is worth many times the whole way to it, and a critic's errors, small beside that,
-hide the dense reward. Starts that are not solved by then are not learned any more (docs/training.md).
-
 While the first trajectories last, alpha follows from what was seen so far. Where the reward that sets it is not
 positive, as with methods whose rewards are costs (ot), alpha follows from the size of rewards instead of their value.
 The paper sets alpha after the first trajectories, and does not say what holds before or for negative rewards.
@@ -43,10 +39,8 @@ class Alpha:
     its first reward, so ending one that has none changes nothing.
     """
 
-    def __init__(self, rule: AlphaRule, trajectories: int = 100, times: float = TIMES) -> None:
-        if not 0 <= times < math.inf:
-            raise UserError(f"alpha_times {times} is not a weight: give 0 or more")
-        self.rule, self.times = _checked_rule(rule), times
+    def __init__(self, rule: AlphaRule, trajectories: int = 100) -> None:
+        self.rule = _checked_rule(rule)
         if trajectories < 1:
             raise UserError(f"alpha from {trajectories} trajectories is undefined: give at least 1")
         self.trajectories = trajectories
@@ -60,7 +54,7 @@ class Alpha:
         """The weight now."""
         if isinstance(self.rule, float):
             return self.rule
-        return self.times * abs(self._set_by.reward) if self._set_by else 0.0
+        return TIMES * abs(self._set_by.reward) if self._set_by else 0.0
 
     @property
     def settled(self) -> bool:
@@ -117,7 +111,6 @@ class Alpha:
         return {
             "rule": self.rule,
             "trajectories": self.trajectories,
-            "times": self.times,
             "begun": self._begun,
             "ended": self._ended,
             "running": [[env, *place] for env, place in self._running.items()],
@@ -128,7 +121,7 @@ class Alpha:
     @classmethod
     def restore(cls, state: dict[str, Any]) -> Alpha:
         """The alpha whose `state()` this is; it goes on as the other would have."""
-        alpha = cls(state["rule"], state["trajectories"], state["times"])
+        alpha = cls(state["rule"], state["trajectories"])
         alpha._begun, alpha._ended = state["begun"], state["ended"]
         alpha._running = {env: (trajectory, steps) for env, trajectory, steps in state["running"]}
         alpha._set_by = Step(*state["set_by"]) if state["set_by"] else None

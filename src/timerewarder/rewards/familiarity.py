@@ -1,4 +1,4 @@
-"""Which pictures a model knows, and a stream of rewards that keeps to what the model sees in them.
+"""Which pictures a model knows, and a stream of rewards whose sum keeps to what the model sees in them.
 
 A network that has seen successful demonstrations only is sure of itself on any picture. An agent soon finds pictures
 that it takes for great progress: the arm held before the camera, the hand out of sight. So frames are compared, as
@@ -7,21 +7,19 @@ largest such distance in the validation videos, a frame is known if d <= toleran
 
 Between known frames too, a sum of steps drifts: errors of every step add up, and where a policy stands still at the
 goal for half an episode, they may add up to more than the task. What the model sees from the first frame on does not
-drift. So progress p of an episode is the sum of steps, drawn at every known frame towards that view, as in a
-complementary filter:
+drift. So the progress p of an episode is
 
-    p_t = (1 - anchor) (p_t-1 + F(o_t-1, o_t)) + anchor F(o_1, o_t)
+    p_t = sum of F(o_k-1, o_k), k <= t, without steps from or to an unknown frame
+    p_t = F(o_1, o_t)                                                                  (anchored)
 
-with steps F within a limit either way, and no step from or to an unknown frame. The reward of a step is what p has
-gained on what was paid so far, within the limit, and at an unknown frame p counts as 0: what cannot be seen has not
-been achieved. So what is paid in an episode follows p: going around in a loop earns nothing, whether it leads out of
-sight or not, and coming back into sight costs nothing. This is not in the paper. `score` does not use it; the wrappers
-for reinforcement learning do when asked to.
+and 0 at an unknown frame: what cannot be seen has not been achieved. The reward of a step is what p gains in it. So
+going around in a loop earns nothing, whether it leads out of sight or not, and coming back into sight costs nothing;
+and anchored, a step's reward depends on nothing but the two pictures and the first one, as an agent's critic takes for
+granted. This is not in the paper. `score` does not use it; the wrappers for reinforcement learning do when asked to.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,32 +98,28 @@ def thumbnails(frames: np.ndarray) -> Tensor:
 
 
 class Guarded:
-    """The stream of one episode in which unknown frames count as no progress, and no step as more than `limit`."""
+    """The stream of one episode in which unknown frames count as no progress; `anchored` ones do not drift."""
 
-    def __init__(self, stream: Stream, limit: float | None, anchor: float) -> None:
-        self.stream, self.limit, self.anchor = stream, math.inf if limit is None else limit, anchor
+    def __init__(self, stream: Stream, anchored: bool) -> None:
+        self.stream, self.anchored = stream, anchored
         self.features: Tensor | None = None  # of the latest frame, (D,)
 
     def begin(self, features: Tensor) -> None:
         """Begin an episode at a frame of these features (D,); it is taken for known."""
         self.stream.begin(features)
         self.features = self._first = features
-        self._known, self._progress, self._paid = True, 0.0, 0.0
+        self._known, self._summed, self._progress = True, 0.0, 0.0
 
     def arrive(self, features: Tensor, known: bool) -> float:
         """The reward for arriving at a frame of these features (D,)."""
         self.features = features
         step = self.stream.arrive(features)
+        if known and self._known:
+            self._summed += step
+        before, self._progress, self._known = self._progress, 0.0, known
         if known:
-            summed = self._progress + (self._within_limit(step) if self._known else 0.0)
-            self._progress = summed + self.anchor * (self._from_first(features) - summed) if self.anchor else summed
-        self._known = known
-        reward = self._within_limit((self._progress if known else 0.0) - self._paid)
-        self._paid += reward
-        return reward
-
-    def _within_limit(self, gain: float) -> float:
-        return max(-self.limit, min(gain, self.limit))
+            self._progress = self._from_first(features) if self.anchored else self._summed
+        return self._progress - before
 
     @torch.no_grad()
     def _from_first(self, features: Tensor) -> float:

@@ -110,11 +110,6 @@ class FrameReward(nn.Module):
         return length
 
     @property
-    def largest_step(self) -> float:
-        """The reward of the largest distance between neighbouring frames of the training videos: the shortest's."""
-        return self.scale / (self.unit(self.record["shortest_video"]) - 1)
-
-    @property
     def scale(self) -> float:
         """What the rewards of a whole video sum to."""
         return 1.0

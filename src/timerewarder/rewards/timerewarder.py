@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from timerewarder.data.composites import composite
+from timerewarder.data.composites import composite, different
 from timerewarder.data.erasing import erase
 from timerewarder.data.pairs import Sampling, sample_independent, sample_shared
 from timerewarder.data.store import FrameStore
@@ -72,7 +72,7 @@ class Config(FrameConfig):
     """Augmentation: move all frames of a clip by up to so many pixels."""
     composites: float = 0.0
     """Augmentation: share of the frames in a batch that get a part from another moment of their video, and count as the
-    earlier of the two; so the model has to see the object move, not the hand alone (data/composites.py)."""
+    moment of what does not move; so the model has to see the object, not the hand alone (data/composites.py)."""
     erase: float = 0.0
     """Augmentation: share of the frames in a batch that have small patches painted over, so that no single detail
     decides and the reward is smoother where a policy goes its own way (data/erasing.py)."""
@@ -206,11 +206,26 @@ def load_moments(
     frames, times = load_frames(store, video, index, config.history, config.shift, rng), store.times(video, index)
     frames, others = frames.split([len(index) - len(chosen), len(chosen)])
     times, other_times = np.split(times, [len(frames)])
-    mixed, times[chosen] = composite(frames[chosen].numpy(), times[chosen], others.numpy(), other_times, rng)
-    frames[chosen] = torch.from_numpy(mixed)
+    if len(chosen):
+        moving = moving_parts(store, video, index)
+        mixed, times[chosen] = composite(
+            frames[chosen].numpy(), times[chosen], others.numpy(), other_times,
+            moving[chosen], moving[len(frames) :], rng,
+        )  # fmt: skip
+        frames[chosen] = torch.from_numpy(mixed)
     chosen = _share(config.erase, len(frames), rng)
     frames[chosen] = torch.from_numpy(erase(frames[chosen].numpy(), rng))
     return frames, times
+
+
+def moving_parts(store: FrameStore, video: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Where the pictures of these moments move, from the frame before to the one after: bool (N, S, S)."""
+    before = np.stack([store.frames(int(v), np.array([max(0, i - 1)]))[0] for v, i in zip(video, index, strict=True)])
+    last = store.lengths[video] - 1
+    after = np.stack(
+        [store.frames(int(v), np.array([min(e, i + 1)]))[0] for v, i, e in zip(video, index, last, strict=True)]
+    )
+    return different(before, after)
 
 
 def _share(share: float, count: int, rng: np.random.Generator) -> np.ndarray:
