@@ -4,11 +4,11 @@
     python benchmarks/learning.py --obs pixels --tasks drawer-open --frames 60000 --seeds 0 1 2
 
 The models of `timerewarder` are those of `python benchmarks/mimed.py` that look at the object (100 demonstrations, `fit
---composites 0.5 --erase 0.5`); `without-erasing` and `plain` take those that are fitted without erasing, and without
-composites too. Those of rivals (`vip`, `gaifo`, ...) are those of `python benchmarks/compare.py`. `unguarded` is the
-learned reward without the guards of the preset, `unanchored`, `unfamiliar` and `unlimited` each without one of them;
-`white-noise`, `alpha-10`, `slow-rates` and `late-start` have the paper's options in one respect instead of those of the
-preset `cpu`. `bc` clones the actions of the same demonstrations, `bco` clones without reading them.
+--composites 0.5 --erase 0.5`); `plain` takes those that are fitted without either. Those of rivals (`vip`, `gaifo`, ...)
+are those of `python benchmarks/compare.py`. `unguarded` is the learned reward without the guards of the preset,
+`unanchored` and `unfamiliar` each without one of them; `steps`, `adaptive-alpha`, `white-noise`, `saturating`,
+`slow-rates` and `late-start` have the paper's options in one respect instead of those of the preset `cpu`. `bc` clones
+the actions of the same demonstrations, `bco` clones without reading them.
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
 frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the
@@ -34,14 +34,14 @@ from timerewarder.files import read_json
 TASKS = ("drawer-open", "button-press-topdown", "door-open", "window-open", "window-close")
 VARIANTS = {
     "timerewarder": "",
-    "without-erasing": "",
     "plain": "",
-    "unguarded": " --familiar None --reward-limit None --anchor 0",
-    "unanchored": " --anchor 0",
+    "unguarded": " --familiar None --no-anchored",
+    "unanchored": " --no-anchored",
     "unfamiliar": " --familiar None",
-    "unlimited": " --reward-limit None",
+    "steps": " --reward-form steps",
+    "adaptive-alpha": " --alpha adaptive",
     "white-noise": " --exploration-colour 0",
-    "alpha-10": " --alpha-times 10",
+    "saturating": " --saturation 0",
     "slow-rates": " --lr 1e-4 --tau 0.005",
     "late-start": " --random-steps 2000 --seed-frames 12000",
 }
@@ -91,9 +91,8 @@ class Run:
         if self.reward in ("env", "sparse"):
             return self.reward
         if self.reward in VARIANTS:
-            composites = "0" if self.reward == "plain" else "0.5"
-            erase = "0" if self.reward in ("plain", "without-erasing") else "0.5"
-            return str(self.data / self.task / f"model-composites-{composites}-erase-{erase}")
+            share = "0" if self.reward == "plain" else "0.5"
+            return str(self.data / self.task / f"model-composites-{share}-erase-{share}")
         return str(self.rivals / self.task / "models" / self.reward)
 
     def start(self) -> subprocess.Popen[bytes]:

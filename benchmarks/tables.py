@@ -166,11 +166,13 @@ def update() -> str:
 
 
 WHY = {  # the preset cpu departs from the paper
-    "alpha_times": "see below",
+    "reward_form": "see below",
+    "discount": "see below",
+    "alpha": "see below",
+    "anchored": "see below",
     "familiar": "see below",
-    "reward_limit": "see below",
-    "anchor": "see below",
     "exploration_colour": "pink noise, see below",
+    "saturation": "see below",
     "policy_size": "a quarter of the pixels; the reward still sees all of them",
     "encoder": "two convolutions of stride 2 (16 and 32 channels) instead of four of 32",
     "shift": "the same share of the picture",
