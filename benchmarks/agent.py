@@ -162,9 +162,7 @@ class TrainingStep:
         self.config = replace(config, agent=agent)
         env: Any = MetaWorld("drawer-open")
         if reward is not None:
-            env = LearnedReward(
-                env, reward, 0.0, familiar=config.familiar, anchored=config.anchored
-            )
+            env = LearnedReward(env, reward, 0.0, familiar=config.familiar, anchored=config.anchored)
         self.env, self.steps = View(env, config.obs, side), 0
         shape = self.env.observation_space.shape
         assert shape is not None

@@ -18,7 +18,10 @@ settings.register_profile("suite", deadline=None)  # no test depends on how busy
 settings.load_profile("suite")
 
 SIZE = 32
-QUICK = {"image_size": SIZE, "epochs": 1.0, "epoch_frames": 4000, "validate_every": 1000, "lr": 1e-3, "device": "cpu"}
+QUICK = {
+    "image_size": SIZE, "epochs": 1.0, "epoch_frames": 4000, "validate_every": 1000, "lr": 1e-3, "device": "cpu",
+    "precision": "fp32",  # the same numbers on every machine
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -33,7 +33,10 @@ from timerewarder.progress import console
 from timerewarder.report.page import METRICS
 from timerewarder.rewards import METHODS
 
-QUICK = f"--image-size={SIZE} --epochs=1 --epoch-frames=1600 --validate-every=400 --lr=1e-3 --device=cpu".split()
+QUICK = [
+    f"--image-size={SIZE}", "--epochs=1", "--epoch-frames=1600", "--validate-every=400", "--lr=1e-3",
+    "--device=cpu", "--precision=fp32",
+]  # fmt: skip
 EVALUATION_KEYS = [*METRICS, "videos", "frames", "frames_per_second"]
 OUTLINE = r"[^\w(){}\[\].,:;|/+*='-]+"  # boxes, in whatever characters the terminal has, and spaces
 

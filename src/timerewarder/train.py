@@ -49,7 +49,8 @@ def train_policy(
     model = None if reward in ("env", "sparse") else api.load(reward)
     check_reward(reward, model, config)
     if model is None or by_episode(model) or not model.is_value:
-        config = replace(config, familiar=None, anchored=False, reward_form="steps")  # they speak of the steps of a value
+        # These speak of the steps of a value.
+        config = replace(config, familiar=None, anchored=False, reward_form="steps")
     description = {
         "task": task,
         "reward": reward if reward in ("env", "sparse") else "learned",

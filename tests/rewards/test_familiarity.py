@@ -96,9 +96,7 @@ def test_videos_that_are_all_alike_are_known(tmp_path: Path) -> None:
     assert not familiarity(np.full((2, 16, 16, 3), 200, np.uint8), 1.25).any()
 
 
-def guarded(
-    frames: np.ndarray, known: list[bool], anchored: bool = False
-) -> tuple[TimeRewarder, list[float]]:
+def guarded(frames: np.ndarray, known: list[bool], anchored: bool = False) -> tuple[TimeRewarder, list[float]]:
     """An untrained model, and the rewards of its guarded stream over the frames."""
     torch.manual_seed(0)
     reward = TimeRewarder(Config(image_size=32)).eval()

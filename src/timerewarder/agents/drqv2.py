@@ -72,7 +72,7 @@ class Config:
     policy_delay: int = 1
     """Updates of the critic for each update of the actor."""
     saturation: float = 0.0
-    """Weight of a penalty that keeps the actor's outputs where tanh still has a slope, so that it can change its mind."""
+    """Weight of a penalty that keeps the actor's outputs where tanh has a slope, so that it can change its mind."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 autocast or fp32; auto takes bf16 where the hardware computes it natively."""
 
@@ -80,7 +80,8 @@ class Config:
         for name in ("batch", "n_step", "hidden", "trunk", "stack", "policy_delay"):
             if getattr(self, name) < 1:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small: give at least 1")
-        for name in ("lr", "shift", "exploration_noise", "exploration_colour", "policy_noise", "noise_clip", "saturation"):
+        noises = ("exploration_noise", "exploration_colour", "policy_noise", "noise_clip")
+        for name in ("lr", "shift", "saturation", *noises):
             if not getattr(self, name) >= 0:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)} is too small: give at least 0")
         if not 0 <= self.discount <= 1 or not 0 < self.tau <= 1:

@@ -14,7 +14,6 @@ a run that was killed and resumed equals an uninterrupted one.
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 import time

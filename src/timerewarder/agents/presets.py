@@ -24,7 +24,7 @@ def preset_named(name: str, obs: str) -> Config:
     reward = {"familiar": 1.6, "anchored": True, "reward_form": "progress", "alpha": 0.1}
     quick: dict[str, Any] = {"random_steps": 500, "seed_frames": 2_000, "update_every": 1, **reward}
     agent = drqv2.Config(
-        batch=128 if pixels else 256, lr=3e-4, hidden=256, tau=0.01, discount=0.97, exploration_colour=1.0, saturation=0.1,
-        encoder="compact", shift=2,
+        batch=128 if pixels else 256, lr=3e-4, hidden=256, tau=0.01, discount=0.97,
+        exploration_colour=1.0, saturation=0.1, encoder="compact", shift=2,
     )  # fmt: skip
     return replace(paper, **quick, policy_size=42 if pixels else None, agent=agent)

@@ -205,7 +205,8 @@ class Replay:
         self._frames[slot] = observation
         self._action[slot] = action
         self._dense[slot] = dense
-        self._progress[slot] = 0.0 if start == self.frames else self._progress[(self.frames - 1) % self.capacity] + dense
+        before = 0.0 if start == self.frames else self._progress[(self.frames - 1) % self.capacity]
+        self._progress[slot] = before + dense
         self._success[slot] = success
         self._terminated[slot] = terminated
         self._start[slot] = start

@@ -41,7 +41,8 @@ def composite(
         inside = place(side, *size(side, rng), rng)
         mixed[row, :, inside[0], inside[1]] = others[row, :, inside[0], inside[1]]
         taken = share(differs[row], inside, of_none=0.0)
-        own_hand, other_hand = 1 - share(moving[row], inside, of_none=0.5), share(other_moving[row], inside, of_none=0.5)
+        own_hand = 1 - share(moving[row], inside, of_none=0.5)
+        other_hand = share(other_moving[row], inside, of_none=0.5)
         if taken < 1 - NEARLY_ALL:
             continue
         if taken > NEARLY_ALL or (own_hand > NEARLY_ALL and other_hand < 1 - NEARLY_ALL):

@@ -66,8 +66,9 @@ class LearnedReward(gymnasium.Wrapper[Any, Any, Any, Any], RecordConstructorArgs
         anchored: bool = False,
     ) -> None:
         RecordConstructorArgs.__init__(
-            self, reward=reward, alpha=alpha, camera=camera, familiar=familiar, anchored=anchored, _disable_deepcopy=True
-        )
+            self, reward=reward, alpha=alpha, camera=camera, familiar=familiar, anchored=anchored,
+            _disable_deepcopy=True,
+        )  # fmt: skip
         gymnasium.Wrapper.__init__(self, env)
         self.alpha = Alpha(alpha)
         self._draw = view(env, camera)
