@@ -25,7 +25,7 @@ EVALUATION_SEED = 1_000_000  # episodes that training does not meet
 def make_env(task: str, model: str) -> Monitor:
     """The task, rewarded by the model: what it predicts for each step, and alpha for success."""
     # Guards and weight of success as in `timerewarder train --preset cpu`; without them the reward is the paper's.
-    env = LearnedReward(MetaWorld(task), model, alpha=0.1, familiar=1.6, anchored=True)
+    env = LearnedReward(MetaWorld(task), model, alpha=0.1, familiar=2.5, anchored=True)
     # Any environment that renders will do in place of MetaWorld(task): gymnasium.make(..., render_mode="rgb_array").
     # Monitor logs the return of the learned reward, and what the wrapper tells of the task at an episode's end.
     return Monitor(env, info_keywords=("success", "task_reward", "alpha"))

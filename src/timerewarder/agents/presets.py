@@ -21,7 +21,7 @@ def preset_named(name: str, obs: str) -> Config:
     if name == "paper":
         return paper
     pixels = obs == "pixels"
-    reward = {"familiar": 1.6, "anchored": True, "reward_form": "progress", "alpha": 0.1}
+    reward = {"familiar": 2.5, "anchored": True, "reward_form": "progress", "alpha": 0.1}
     quick: dict[str, Any] = {"random_steps": 500, "seed_frames": 2_000, "update_every": 1, **reward}
     agent = drqv2.Config(
         batch=128 if pixels else 256, lr=3e-4, hidden=256, tau=0.01, discount=0.97,
