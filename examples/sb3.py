@@ -61,7 +61,6 @@ def main() -> None:
     policy.learn(arguments.steps, log_interval=10)
     policy.save(arguments.out)
 
-    print("alpha:", env.get_wrapper_attr("alpha").record)  # what set the weight of success
     rate = success_rate(policy, arguments.task, arguments.episodes)
     print(f"success in {rate:.0%} of {arguments.episodes} new episodes; policy saved to {arguments.out}")
 
