@@ -131,15 +131,15 @@ def measure_update(rounds: int) -> dict[str, float]:
         agent.update(batch, rng)
     return {
         "update_ratio": plainly / (update + sample),
-        "update_bound": plainly / (counter.get_total_flops() / product_rate(rounds)),
+        "update_bound": plainly / (counter.get_total_flops() / product_rate(rounds, agent.bf16)),
         "compile_gain": measure_compiled(agent, batch, rounds),
         "sampling_share": sample / update,
     }
 
 
-def product_rate(rounds: int, side: int = 2048) -> float:
+def product_rate(rounds: int, bf16: bool, side: int = 2048) -> float:
     """Operations a second of large matrix products."""
-    matrix = torch.rand(side, side)
+    matrix = torch.rand(side, side, dtype=torch.bfloat16 if bf16 else torch.float32)
     return 2 * side**3 / seconds(lambda: matrix @ matrix, rounds)
 
 
