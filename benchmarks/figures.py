@@ -15,7 +15,7 @@ from typing import Any
 from timerewarder.report.curves import plot_learning_curves
 
 ROOT = Path(__file__).parent.parent
-REWARDS = ("timerewarder", "wide-noise", "env", "sparse")  # all others are in the README's table
+REWARDS = ("timerewarder", "env", "sparse")  # all others are in the README's table
 
 
 def learning(rows: list[dict[str, Any]], path: Path) -> None:

@@ -6,8 +6,7 @@
 The models of `timerewarder` are those of `python benchmarks/mimed.py` that look at the object (100 demonstrations, `fit
 --composites 0.5 --erase 0.5`); `plain` takes those that are fitted without either. Those of rivals (`vip`, `gaifo`)
 are those of `python benchmarks/compare.py`. `unguarded` is the learned reward without the guards of the preset,
-`unanchored` and `unfamiliar` each without one of them; `wide-noise` explores with twice the noise; `steps`,
-`adaptive-alpha`, `white-noise`, `saturating`, `slow-rates` and `late-start` have the paper's options in one respect
+`unanchored` and `unfamiliar` each without one of them; `steps`, `adaptive-alpha`, `white-noise`, `saturating`, `slow-rates` and `late-start` have the paper's options in one respect
 instead of those of the preset `cpu`. `bc` clones the actions of the same demonstrations, `bco` clones without reading
 them.
 
@@ -41,7 +40,6 @@ VARIANTS = {
     "unfamiliar": " --familiar None",
     "steps": " --reward-form steps",
     "adaptive-alpha": " --alpha adaptive",
-    "wide-noise": " --exploration-noise 0.8",
     "white-noise": " --exploration-colour 0",
     "saturating": " --saturation 0",
     "slow-rates": " --lr 1e-4 --tau 0.005",
