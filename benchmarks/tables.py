@@ -160,8 +160,8 @@ def update() -> str:
     return (
         "An update of DrQ-v2's own size (batch 256, 84 px) in "
         f"{agent['precision']} is {agent['update_ratio']:.1f} times as fast as a plain one in fp32; at the rate of "
-        f"large matrix products of that precision it would be {agent['update_bound']:.1f} times. With `torch.compile` the encoder "
-        f"alone takes {1 / agent['compile_gain']:.2f} of its time, so it is not used."
+        f"large matrix products of that precision it would be {agent['update_bound']:.1f} times. With "
+        f"`torch.compile` the encoder alone takes {1 / agent['compile_gain']:.2f} of its time, so it is not used."
     )
 
 
