@@ -77,9 +77,11 @@ def test_a_run_leaves_what_it_promises(obs: Any, reward: str, model: str, tmp_pa
     assert "actor.policy.0.weight" in load_file(tmp_path / "run" / "policy.safetensors")
 
 
-@pytest.mark.parametrize("obs", ["state", "pixels"])
-def test_resumed_equals_uninterrupted(obs: Any, model: str, tmp_path: Path) -> None:
-    config = replace(TINY, obs=obs, frames=180)
+@pytest.mark.parametrize(
+    "options", [{}, {"obs": "pixels"}, {"familiar": 2.5, "anchored": True, "reward_form": "progress"}]
+)
+def test_resumed_equals_uninterrupted(options: Any, model: str, tmp_path: Path) -> None:
+    config = replace(TINY, frames=180, **options)
     train_policy("drawer-open", model, tmp_path / "whole", config)
     train_policy("drawer-open", model, tmp_path / "parts", replace(config, frames=60), keep_replay=True)
     train_policy("drawer-open", model, tmp_path / "parts", config, resume=True)
@@ -93,6 +95,17 @@ def test_resumed_equals_uninterrupted(obs: Any, model: str, tmp_path: Path) -> N
             for name in ("whole", "parts")
         ]
         assert timeless[0] == timeless[1]
+
+
+def test_progress_is_another_lesson_than_steps_and_only_for_a_value(model: str, tmp_path: Path) -> None:
+    learned = {}
+    for reward in (model, "env"):
+        for form in ("steps", "progress"):
+            out = tmp_path / f"{form}-{'env' if reward == 'env' else 'model'}"
+            train_policy("drawer-open", reward, out, replace(TINY, frames=80, reward_form=form))
+            learned[out.name] = load_file(out / "policy.safetensors")["critic.q1.0.weight"]
+    assert not np.array_equal(learned["steps-model"], learned["progress-model"])
+    assert np.array_equal(learned["steps-env"], learned["progress-env"])
 
 
 def test_beside_equals_in_between(model: str, tmp_path: Path) -> None:

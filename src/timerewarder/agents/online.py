@@ -55,10 +55,10 @@ class Config:
     episodes), robust (a high quantile instead of the largest), or a number. Not used with --reward env or sparse."""
     familiar: float | None = None
     """Count frames that are unlike those of the training videos as no progress (rewards/familiarity.py): those so many
-    times as far from them as the validation videos at their farthest. Default: all count, as in the paper."""
+    times as far from them as the validation videos at their farthest. None: all count, as in the paper."""
     anchored: bool = False
     """Let the sum of an episode's learned rewards be what the model sees from the first frame on, so that errors of
-    steps do not add up. Default: the sum is free, as in the paper."""
+    steps do not add up. Without, the sum is free, as in the paper."""
     reward_form: Literal["steps", "progress"] = "steps"
     """What the critic learns from: steps, the gain of each one, as in the paper; progress, (1 - discount) times the sum
     of them so far, which asks for the same policy with values that do not outgrow the task (agents/replay.py)."""
