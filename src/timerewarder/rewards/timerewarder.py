@@ -201,31 +201,22 @@ def load_moments(
 ) -> tuple[Tensor, np.ndarray]:
     """Frames (N, history+1, S, S, 3) and their times (N,), of which a share are composites, and a share erased."""
     chosen = _share(config.composites, len(index), rng)
-    video = np.concatenate([video, video[chosen]])
-    index = np.concatenate([index, rng.integers(0, store.lengths[video[len(index) :]])])
-    frames, times = load_frames(store, video, index, config.history, config.shift, rng), store.times(video, index)
-    frames, others = frames.split([len(index) - len(chosen), len(chosen)])
-    times, other_times = np.split(times, [len(frames)])
-    if len(chosen):
-        moving = moving_parts(store, video, index)
-        mixed, times[chosen] = composite(
-            frames[chosen].numpy(), times[chosen], others.numpy(), other_times,
-            moving[chosen], moving[len(frames) :], rng,
-        )  # fmt: skip
-        frames[chosen] = torch.from_numpy(mixed)
+    own, other = index[chosen], rng.integers(0, store.lengths[video[chosen]])
+    last = store.lengths[video[chosen]] - 1
+    around = [np.maximum(own - 1, 0), np.maximum(other - 1, 0), np.minimum(own + 1, last), np.minimum(other + 1, last)]
+    # All at once, so that the frames of a video are shifted alike: those of the batch, the others, and around both.
+    videos, indices = np.concatenate([video, *[video[chosen]] * 5]), np.concatenate([index, other, *around])
+    loaded = load_frames(store, videos, indices, config.history, config.shift, rng)
+    frames, others, before, after = loaded.split([len(index), *(count * len(chosen) for count in (1, 2, 2))])
+    moving, other_moving = np.split(different(before[:, -1].numpy(), after[:, -1].numpy()), 2)
+    times, other_times = store.times(video, index), store.times(video[chosen], other)
+    mixed, times[chosen] = composite(
+        frames[chosen].numpy(), times[chosen], others.numpy(), other_times, moving, other_moving, rng
+    )
+    frames[chosen] = torch.from_numpy(mixed)
     chosen = _share(config.erase, len(frames), rng)
     frames[chosen] = torch.from_numpy(erase(frames[chosen].numpy(), rng))
     return frames, times
-
-
-def moving_parts(store: FrameStore, video: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Where the pictures of these moments move, from the frame before to the one after: bool (N, S, S)."""
-    before = np.stack([store.frames(int(v), np.array([max(0, i - 1)]))[0] for v, i in zip(video, index, strict=True)])
-    last = store.lengths[video] - 1
-    after = np.stack(
-        [store.frames(int(v), np.array([min(e, i + 1)]))[0] for v, i, e in zip(video, index, last, strict=True)]
-    )
-    return different(before, after)
 
 
 def _share(share: float, count: int, rng: np.random.Generator) -> np.ndarray:
