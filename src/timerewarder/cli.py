@@ -399,7 +399,7 @@ def train(arguments: Sequence[str]) -> dict[str, Any]:
     if method != "bc":
         fields.append(("resume", _help(bool, "Go on with the run in --out from its last checkpoint."), False))
     if method not in ("bc", "bco"):
-        presets = "paper is the published table, cpu learns on two cores; see docs/training.md."
+        presets = "paper is the published table, cpu is for two cores; see docs/training.md."
         keep = "Keep the checkpoint at the end, to prolong the run later with more --frames."
         fields += [
             ("preset", _help(Literal[PRESETS], presets), preset),
