@@ -62,11 +62,16 @@ def values(reward: FrameReward, episodes: list[np.ndarray]) -> dict[str, float]:
     return {"sum": round(float(np.mean(sums)), 3), "first": round(float(np.mean(first)), 3)}
 
 
+def fitted(task: str, composites: float, erase: float, data: Path) -> FrameReward:
+    """The model of a task, fitted with these shares unless it is there already."""
+    model = data / task / f"model-composites-{composites:g}-erase-{erase:g}"
+    if (model / "weights.safetensors").exists():
+        return tr.load(model)
+    return tr.fit(data / task / "train-to-success", model, composites=composites, erase=erase)
+
+
 def measure(task: str, composites: float, erase: float, data: Path, episodes: int) -> dict[str, Any]:
-    folder = data / task
-    model = folder / f"model-composites-{composites:g}-erase-{erase:g}"
-    done = (model / "weights.safetensors").exists()
-    reward = tr.load(model) if done else tr.fit(folder / "train-to-success", model, composites=composites, erase=erase)
+    reward, folder = fitted(task, composites, erase, data), data / task
     demos, failures = (
         [video.frames for video in itertools.islice(read_videos([folder / name]), episodes)]
         for name in ("heldout-to-success", "failures")

@@ -7,7 +7,7 @@ python benchmarks/tables.py --check  # exits with 1 if a document is stale
 from __future__ import annotations
 
 import csv
-import functools
+import itertools
 import json
 import re
 import sys
@@ -94,29 +94,44 @@ PAPER_SUCCESS = {
 }
 
 
+Curve = dict[int, float]  # environment frames -> success_gt3, the mean over seeds
+
+
+def curves() -> dict[tuple[str, str, str], tuple[int, Curve]]:
+    """Of each task, what the policy sees and the reward: how many seeds, and their mean where all have been."""
+    groups: dict[tuple[str, str, str], dict[str, Curve]] = {}
+    for row in csv.DictReader((ROOT / "results" / "learning.csv").open()):
+        seed = groups.setdefault((row["task"], row["obs"], row["reward"]), {}).setdefault(row["seed"], {})
+        seed[int(row["env_frames"])] = float(row["success_gt3"])
+    means = {}
+    for key, seeds in groups.items():
+        common = sorted(set.intersection(*(set(curve) for curve in seeds.values())))
+        mean = {frames: sum(curve[frames] for curve in seeds.values()) / len(seeds) for frames in common}
+        means[key] = (len(seeds), mean)
+    return means
+
+
 def learning() -> str:
-    """Success of policies at the last frame that all seeds reached, and where the mean first came to 0.8."""
-    rows = list(csv.DictReader((ROOT / "results" / "learning.csv").open()))
+    """Success of policies, evaluation by evaluation; the paper's own number is at the end of its runs."""
     lines = [
-        "| task | policy sees | reward | seeds | frames | success_gt3 | best | frames to 0.8 | paper, 200,000 frames |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| task | policy sees | reward | seeds | success_gt3 after every 10,000 frames | paper, 200,000 frames |",
+        "|---|---|---|---|---|---|",
     ]
-    groups: dict[tuple[str, str, str], dict[str, list[tuple[int, float]]]] = {}
-    for row in rows:
-        curve = groups.setdefault((row["task"], row["obs"], row["reward"]), {}).setdefault(row["seed"], [])
-        curve.append((int(row["env_frames"]), float(row["success_gt3"])))
-    for (task, obs, reward), seeds in groups.items():
-        common = set.intersection(*({frames for frames, _ in curve} for curve in seeds.values()))
-        means = {frames: sum(dict(curve)[frames] for curve in seeds.values()) / len(seeds) for frames in sorted(common)}
-        reached = next((f"{frames:,}" for frames, mean in means.items() if mean >= 0.8), "–")
+    found, rewards = curves(), ("timerewarder", "sparse", *PAPER_METHODS[1:], "bco")
+    for task, obs, reward in itertools.product(PAPER_SUCCESS, ("pixels", "features", "state"), rewards):
+        if (task, obs, reward) not in found:
+            continue
+        seeds, curve = found[task, obs, reward]
         published = dict(zip(PAPER_METHODS, PAPER_SUCCESS[task], strict=True))
         paper = f"{published[reward]:.2f}" if reward in published else "–"
-        last = max(means)
-        lines.append(
-            f"| {task} | {obs} | {reward} | {len(seeds)} | {last:,} | {means[last]:.2f} | {max(means.values()):.2f} "
-            f"| {reached} | {paper} |"
-        )
+        lines.append(f"| {task} | {obs} | {reward} | {seeds} | {_told(curve)} | {paper} |")
     return "\n".join(lines)
+
+
+def _told(curve: Curve) -> str:
+    """A curve in a line: the first evaluation after every 10,000 frames, or the only one."""
+    marks = range(10_000, max(curve) + 1, 10_000) or [0]
+    return " ".join(f"{curve[min(frames for frames in curve if frames >= mark)]:.2f}" for mark in marks)
 
 
 def mimed() -> str:
@@ -132,19 +147,17 @@ def mimed() -> str:
     return "\n".join(lines)
 
 
-def own_way(task: str) -> str:
-    """What policies' own ways are worth, by how far they moved the object."""
-    models: dict[str, dict[str, dict[str, str]]] = {}
-    for row in csv.DictReader((ROOT / "results" / "own_way.csv").open()):
-        if row["task"] == task:
-            models.setdefault(_options_told(row), {})[row["moved_from"]] = row
-    places = list(dict.fromkeys(place for found in models.values() for place in found if place))
-    heads = [f"from {100 * float(place):.0f} cm" for place in places]
-    lines = [f"| fit | closed | rough | {' | '.join(heads)} |", "|---" * (3 + len(places)) + "|"]
-    for model, found in models.items():
-        cells = (f"{float(found[place]['first']):.2f} ({float(found[place]['step']):+.3f})" for place in places)
-        rough = f"{float(found['']['rough']):.1f}, {float(found[places[0]]['rough']):.1f}"
-        lines.append(f"| {model} | {float(found['']['first']):.2f} | {rough} | {' | '.join(cells)} |")
+def free_hand() -> str:
+    """What models see of the object wherever the hand is."""
+    shares = ("0", "25", "50", "75", "100")
+    lines = [
+        f"| task | fit | {' | '.join(f'{share} %' for share in shares)} | at most at 0 % | opened | order | approach |",
+        "|---" * (6 + len(shares)) + "|",
+    ]
+    for row in csv.DictReader((ROOT / "results" / "free_hand.csv").open()):
+        means = (f"{float(row[f'first_{share}']):.2f}" for share in shares)
+        others = (f"{float(row[name]):.2f}" for name in ("closed_high", "opened", "order", "approach"))
+        lines.append(f"| {row['task']} | {_options_told(row)} | {' | '.join([*means, *others])} |")
     return "\n".join(lines)
 
 
@@ -280,8 +293,7 @@ def filled(text: str) -> str:
         "methods": methods,
         "presets": presets,
         "mimed": mimed,
-        "own_way_drawer": functools.partial(own_way, "drawer-open"),
-        "own_way_door": functools.partial(own_way, "door-open"),
+        "free_hand": free_hand,
         "update": update,
     }
     pattern = re.compile(r"(<!-- results:(\w+) -->\n).*?(<!-- end -->)", re.DOTALL)

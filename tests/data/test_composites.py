@@ -1,88 +1,144 @@
-"""Composites: what they are put together from, and which moment they count as."""
+"""Composites: a scene without its hand, another hand in it, and the moment that it counts as."""
+
+import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timerewarder.data.composites import AREA, composite, place, size
+from tests.conftest import crossing
+from tests.data.test_hands import HAND, OBJECT, SIZE, pulling, store_of
+from timerewarder.data.composites import APPROACH, composite, put_anywhere, scene
+from timerewarder.data.hands import find_hands
+from timerewarder.data.store import FrameStore
+from timerewarder.rewards.timerewarder import Config, load_moments
 
-SIDE = 24
-
-
-@given(st.integers(16, 200), st.integers(0, 2**32))
-def test_a_rectangle_lies_in_the_picture_and_has_the_area_asked_for(side, seed):
-    rng = np.random.default_rng(seed)
-    height, width = size(side, rng)
-    rows, columns = place(side, height, width, rng)
-    assert (rows.stop - rows.start, columns.stop - columns.start) == (height, width)
-    assert 0 <= rows.start < rows.stop <= side
-    assert 0 <= columns.start < columns.stop <= side
-    assert AREA[0] * side**2 - 2 * side < height * width <= AREA[1] * side**2 + 2 * side
+VIDEOS, LENGTH = 6, 20
 
 
-def put_together(
-    differs: np.ndarray, time: int, other_time: int, seed: int, hand: np.ndarray | None = None, other_hand=None
-):
-    """A black frame and one that is white where it differs (S, S) -> the pixels taken over (S, S), and the time."""
-    frames = np.zeros((1, 2, SIDE, SIDE, 3), np.uint8)
-    others = np.broadcast_to(np.where(differs, 255, 0)[..., None], frames.shape).astype(np.uint8)
-    moving, other_moving = (np.zeros((1, SIDE, SIDE), bool) if one is None else one[None] for one in (hand, other_hand))
-    mixed, times = composite(
-        frames, np.array([time]), others, np.array([other_time]), moving, other_moving, np.random.default_rng(seed)
-    )
-    assert np.array_equal(mixed[0, 0], mixed[0, 1]), "all frames of a window get the same part"
-    assert not frames.any(), "the frames that were given stay as they are"
-    return mixed[0, -1].all(-1), int(times[0])
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> FrameStore:
+    folder: Path = tmp_path_factory.mktemp("pulling")
+    return find_hands(store_of(folder, [pulling(seed, SIZE, LENGTH).frames for seed in range(VIDEOS)]))
 
 
-@given(st.integers(0, 2**32), st.integers(0, 30), st.integers(0, 30), st.tuples(*[st.integers(0, 23)] * 2).map(sorted))
-def test_where_nothing_tells_hand_from_object_the_earlier_moment_counts(seed, time, other_time, columns):
-    differs = np.zeros((SIDE, SIDE), bool)
-    differs[:, columns[0] : columns[1] + 1] = True
-    taken, counted = put_together(differs, time, other_time, seed)  # nothing moves
-    share = taken.sum() / differs.sum()
-    if share < 0.1:
-        assert counted == time
-    elif share <= 0.9:
-        assert counted == min(time, other_time)
+def shows(frames: np.ndarray, colour: tuple[int, ...]) -> np.ndarray:
+    """How many pixels of each frame (N, S, S, 3) have a colour, (N,)."""
+    return (frames == colour).all(-1).sum((-1, -2))
+
+
+def test_a_scene_has_no_hand_and_shows_what_it_hid(store):
+    for video in range(VIDEOS):
+        truth = pulling(video, SIZE, LENGTH)
+        frames = store.frames(video, np.arange(LENGTH))
+        scenes = np.stack([scene(store, video, moment) for moment in range(LENGTH)])
+        assert (shows(scenes, HAND) < 0.05 * shows(frames, HAND)).all()
+        hand = store.hands[video].mask(np.arange(LENGTH))
+        assert np.array_equal(scenes[~hand], frames[~hand])
+        assert np.array_equal(scenes[:5], truth.scenes[:5]), "before the object is moved nothing else can be seen there"
+
+
+def test_where_a_hand_never_leaves_there_is_one_colour(tmp_path):
+    frames, rng = pulling(0).frames, np.random.default_rng(0)
+    for frame in frames:
+        frame[:6, :6] = np.array(HAND) - rng.integers(0, 50)  # it stays there, and moves
+    store = find_hands(store_of(tmp_path, [frames, *(pulling(seed).frames for seed in range(1, 6))]))
+    corner = scene(store, 0, 5)[:5, :5]
+    assert (corner == corner[0, 0]).all()
+    assert np.abs(corner[0, 0].astype(int) - HAND).max() > 50
+
+
+@given(st.integers(0, VIDEOS - 1), st.integers(0, LENGTH - 1), st.integers(0, 3), st.integers(0, 2**32))
+@settings(max_examples=50)
+def test_the_time_is_told_by_what_has_changed_or_by_a_hand_in_its_place(store, video, moment, history, seed):
+    moments = np.maximum(moment - np.arange(history, -1, -1), 0)
+    made, time = composite(store, video, moments, np.random.default_rng(seed))
+    scenes = np.stack([scene(store, video, one) for one in moments])
+    other = (made != scenes).any(-1)
+    times = {0}  # nobody's, or put anywhere
+    for donor, last in itertools.product(range(VIDEOS), range(LENGTH)):
+        others = np.maximum(last - (moments[-1] - moments), 0)
+        hand = store.hands[donor].mask(others)
+        if np.array_equal(made[hand], store.frames(donor, others)[hand]) and not other[~hand].any():
+            touched = store.hands[donor].touched
+            times.add(APPROACH * (last if last <= touched else max(0, 2 * touched - last)))
+    if store.hands[video].changed[moment]:
+        assert time == moment
     else:
-        assert counted == other_time
+        assert time in times
 
 
-HAND, OBJECT = np.zeros((2, SIDE, SIDE), bool)
-HAND[2:6, 2:6] = OBJECT[16:22, 14:22] = True
+@given(st.integers(0, 2**32))
+def test_a_hand_put_anywhere_is_a_whole_hand_but_for_what_leaves_the_picture(seed):
+    rng = np.random.default_rng(seed)
+    frames = rng.integers(0, 256, (2, 12, 12, 3)).astype(np.uint8)
+    hand = np.zeros((2, 12, 12), bool)
+    hand[0, 3:6, 4:8] = hand[1, 2:4, 5:9] = True
+    put, shown = put_anywhere(hand, frames, rng)
+    assert put.shape == hand.shape
+    assert shown.shape == frames.shape
+    for one, picture, old, before in zip(put, shown, hand, frames, strict=True):
+        colours = {tuple(colour) for colour in before[old]}
+        assert {tuple(colour) for colour in picture[one]} <= colours
+        edges = np.concatenate([one[0], one[-1], one[:, 0], one[:, -1]])
+        assert one.sum() == old.sum() or edges.any() or not one.any()
 
 
-@pytest.mark.parametrize(("time", "other_time"), [(3, 9), (9, 3)])
-def test_the_object_decides_wherever_the_hand_comes_from(time, other_time):
-    """Both differ between the moments, the hand moves; a rectangle may hold either."""
-    seen = set()
-    for seed in range(300):
-        taken, counted = put_together(HAND | OBJECT, time, other_time, seed, HAND, HAND)
-        got_hand, got_object = (taken[part].mean() for part in (HAND, OBJECT))
-        if got_object > 0.95 and got_hand == 0:
-            assert counted == other_time, "the object is from the other moment, the hand is not"
-            seen.add("object")
-        if got_hand == 1 and got_object == 0:
-            assert counted == time, "the hand is from the other moment, the object is not"
-            seen.add("hand")
-    assert seen == {"object", "hand"}
+def test_hands_are_put_anywhere(store):
+    """In a scene in which nothing has changed, and are worth nothing there."""
+    rng, elsewhere = np.random.default_rng(0), 0
+    for _ in range(40):
+        made, time = composite(store, 0, np.array([2]), rng)
+        rows, columns = np.nonzero((made[0] == HAND).all(-1))
+        if len(rows) and (rows.min() > 36 or columns.min() > 40):
+            elsewhere += 1
+            assert time == 0
+    assert elsewhere, "low in the picture, or far to the right, where no hand of a video is"
 
 
-def test_what_compression_changes_is_no_difference():
-    frames, still = np.full((1, 1, SIDE, SIDE, 3), 100, np.uint8), np.zeros((1, SIDE, SIDE), bool)
-    for others, expected in ((frames + 15, 9), (frames - 15, 9), (frames + 60, 3), (frames - 60, 3)):
-        counted = [
-            composite(frames, np.array([9]), others, np.array([3]), still, still, np.random.default_rng(seed))[1][0]
-            for seed in range(20)
+def test_a_hand_that_never_changes_anything_is_on_its_way_all_the_time(tmp_path):
+    """As far as its own video had come, on the clock of the video whose scene it is put into."""
+    videos = [crossing(seed, length, SIZE) for seed, length in enumerate((10, 19))]
+    store = find_hands(store_of(tmp_path, videos))
+    for video, seed in itertools.product(range(2), range(20)):
+        time = composite(store, video, np.array([4]), np.random.default_rng(seed))[1]
+        own, other = ((9, 18), (18, 9))[video]
+        assert any(
+            time == pytest.approx(APPROACH * own * u / whole) for whole in (own, other) for u in range(whole + 1)
+        )
+
+
+def test_a_share_of_the_frames_are_composites_and_have_their_times(store):
+    """All of them are, so times tell: once the object is moved, they are the scenes'."""
+    video, index = np.repeat(np.arange(VIDEOS), LENGTH), np.tile(np.arange(LENGTH), VIDEOS)
+    frames, times = load_moments(store, video, index, Config(composites=1.0), np.random.default_rng(0))
+    changed = np.concatenate([store.hands[number].changed for number in range(VIDEOS)])
+    assert 0 < changed.sum() < len(changed)
+    assert np.array_equal(times[changed], index[changed])
+    touched = np.repeat([store.hands[number].touched for number in range(VIDEOS)], LENGTH)
+    assert (times[~changed] <= APPROACH * touched.max()).all()
+    assert (times[~changed] != index[~changed]).mean() > 0.5
+    whole = np.concatenate([store.frames(number, np.arange(LENGTH)) for number in range(VIDEOS)])
+    kept = shows(frames.numpy()[:, 0], OBJECT) / shows(whole, OBJECT)
+    assert np.median(kept) > 0.8, "the object stays, but for what another hand hides"
+
+
+def test_shifted_frames_of_a_video_stay_together(store):
+    video, index = np.repeat(np.arange(2), 8), np.tile(np.arange(8), 2)
+    frames, _ = load_moments(store, video, index, Config(shift=3), np.random.default_rng(4))
+    still = load_moments(store, video, index, Config(), np.random.default_rng(4))[0].numpy()
+    offsets = []
+    for number in range(2):
+        moved, there = frames.numpy()[video == number, 0], still[video == number, 0]
+        padded = np.pad(there, ((0, 0), (3, 3), (3, 3), (0, 0)), mode="edge")
+        fits = [
+            (top, left)
+            for top in range(7)
+            for left in range(7)
+            if np.array_equal(moved, padded[:, top : top + SIZE, left : left + SIZE])
         ]
-        assert expected in counted
-        assert (expected == 9) == (3 not in counted)
-
-
-def test_nothing_to_put_together():
-    none, still, times = np.empty((0, 1, SIDE, SIDE, 3), np.uint8), np.empty((0, SIDE, SIDE), bool), np.empty(0, int)
-    frames, times = composite(none, times, none, times, still, still, np.random.default_rng(0))
-    assert frames.shape == none.shape
-    assert times.shape == (0,)
+        assert len(fits) == 1
+        offsets += fits
+    assert offsets[0] != offsets[1]

@@ -6,6 +6,7 @@ import torch
 
 import timerewarder as tr
 from tests.conftest import QUICK, SIZE, crossing
+from timerewarder.data.hands import find_hands
 from timerewarder.data.store import open_store
 from timerewarder.errors import UserError
 from timerewarder.evaluation.metrics import video_metrics
@@ -215,7 +216,7 @@ def test_composites_make_the_model_look_at_the_object(tmp_path):
 
 @pytest.mark.parametrize("name", ["composites", "erase"])
 def test_a_share_of_a_batch_are_changed(videos, name):
-    store = open_store(videos, SIZE)
+    store = find_hands(open_store(videos, SIZE))
     counts = {}
     for share in (0.0, 0.25, 1.0):
         changed, total = 0, 0

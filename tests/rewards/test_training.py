@@ -21,7 +21,7 @@ from timerewarder.rewards.training import Batch, Training, running_average, spli
 
 FLAGS = [
     f"--image-size={SIZE}", "--epochs=1", "--epoch-frames=4000", "--validate-every=400", "--lr=1e-3", "--device=cpu",
-    "--precision=fp32", "--head-dropout=0.2", "--shift=2",
+    "--precision=fp32", "--head-dropout=0.2", "--shift=2", "--composites=0.5", "--erase=0.5",
 ]  # fmt: skip
 
 

@@ -1,76 +1,67 @@
-"""Frames put together from two moments of a video: what counts is the object, not the hand.
+"""Composites: the scene of one moment with the hand of another, so that a model has to look at the object.
 
-In demonstrations hand and object advance together, so a network that tells time from the hand alone is never wrong
-there. It then takes a hand that goes the right way for progress, whether or not the object comes along, and a policy
-soon finds that out. So some training frames get a rectangle from another moment of their video. A hand moves all the
-time, an object only now and then: what moves in a frame is taken for the hand, and the frame counts as the moment of
-the rest.
+In demonstrations the hand and the object advance together. A network that follows the hand alone orders their frames as
+well as one that sees the task, and sees nothing of an object that is moved while the hand is elsewhere. So the hand
+(data/hands.py) is taken out of a frame, and one from any moment of any video is put in its place, or none:
 
-    hand late, door closed -> early      hand early, door open -> late      no telling -> the earlier of the two
+    scene      s_t = o_t, the hand's pixels as they were at the nearest of the moments 1, 2, 4, ... before or after
+    composite  c   = m'_u o'_u + (1 - m'_u) s_t
 
-Where nearly all that differs between the two moments lies on one side of the rectangle's edge, nothing was put
-together: the frame shows that side's moment, and counts as that.
+Where something in the scene has changed, it counts as the moment of the scene, wherever the hand is. Where nothing has,
+it counts by the hand, as half as far as that was on its own way to the object, and back again if it has gone on from
+there, since here the object has not gone along. Half, because nothing is moved yet: what leads a hand to the object is
+worth less than the first bit by which the object moves. Some hands are turned, mirrored and put anywhere, since a
+policy's arm gets to places where no demonstration's does; these are on no way to the object.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-AREA = (0.05, 0.5)  # of the rectangle, as a share of the picture
-ASPECT = 2.0  # the most that its height is of its width, or the other way around
-DIFFERENT = 20  # grey levels, in any colour, by which a pixel differs
-NEARLY_ALL = 0.9  # of the pixels that differ, or move
+from timerewarder.data.store import FrameStore
+
+NOBODY, ANYWHERE = 0.2, 0.4  # of the composites show no hand at all, or one that is put anywhere
+APPROACH = 0.5  # what being on the way to the object counts
 
 
-def composite(
-    frames: np.ndarray,
-    times: np.ndarray,
-    others: np.ndarray,
-    other_times: np.ndarray,
-    moving: np.ndarray,
-    other_moving: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Frames with a rectangle each from `others`, both uint8 (N, history+1, S, S, 3), and what they count as, (N,).
-
-    `moving` and `other_moving`, bool (N, S, S), say which pixels move in them (see `different`).
-    """
-    side, mixed, counted = frames.shape[2], frames.copy(), times.copy()
-    differs = different(frames[:, -1], others[:, -1])
-    for row in range(len(frames)):
-        inside = place(side, *size(side, rng), rng)
-        mixed[row, :, inside[0], inside[1]] = others[row, :, inside[0], inside[1]]
-        taken = share(differs[row], inside, of_none=0.0)
-        own_hand = 1 - share(moving[row], inside, of_none=0.5)
-        other_hand = share(other_moving[row], inside, of_none=0.5)
-        if taken < 1 - NEARLY_ALL:
-            continue
-        if taken > NEARLY_ALL or (own_hand > NEARLY_ALL and other_hand < 1 - NEARLY_ALL):
-            counted[row] = other_times[row]
-        elif not (own_hand < 1 - NEARLY_ALL and other_hand > NEARLY_ALL):
-            counted[row] = min(times[row], other_times[row])
-    return mixed, counted
+def composite(store: FrameStore, video: int, moments: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, float]:
+    """The scene at successive moments (W,) of a video with another hand, uint8 (W, S, S, 3), and its time."""
+    frames = np.stack([scene(store, video, int(moment)) for moment in moments])
+    span, reached, kind = store.spans[video] - 1, 0.0, rng.random()
+    if kind >= NOBODY:
+        other = int(rng.integers(len(store)))
+        last = int(rng.integers(store.lengths[other]))
+        others = np.maximum(last - (moments[-1] - moments), 0)
+        hand, shown = store.hands[other].mask(others), store.frames(other, others)
+        if kind < NOBODY + ANYWHERE:
+            hand, shown = put_anywhere(hand, shown, rng)
+        else:
+            touched = store.hands[other].touched
+            reached = APPROACH * span * max(0, min(last, 2 * touched - last)) / (store.spans[other] - 1)
+        frames[hand] = shown[hand]
+    changed = store.hands[video].changed[moments[-1]]
+    return frames, float(store.times(video, moments[-1]) if changed else min(reached, span))
 
 
-def different(frames: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Where two pictures differ, both uint8 (N, S, S, 3) -> bool (N, S, S)."""
-    return (np.maximum(frames, others) - np.minimum(frames, others)).max(-1) > DIFFERENT
+def put_anywhere(hand: np.ndarray, frames: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A hand (W, S, S) and its frames (W, S, S, 3), turned, mirrored and moved by up to half of the picture."""
+    turns, mirrored, side = int(rng.integers(4)), bool(rng.integers(2)), hand.shape[1]
+    down, right = (int(by) for by in rng.integers(-side // 2, side // 2 + 1, 2))
+    inside = (slice(None), slice(max(0, down), side + min(0, down)), slice(max(0, right), side + min(0, right)))
+    moved = np.zeros_like(hand)
+    moved[inside] = True
+    turned = [np.rot90(picture, turns, axes=(1, 2)) for picture in (hand, frames)]
+    hand, frames = (np.roll(t[:, :, ::-1] if mirrored else t, (down, right), axis=(1, 2)) for t in turned)
+    return hand & moved, frames
 
 
-def share(pixels: np.ndarray, inside: tuple[slice, slice], of_none: float) -> float:
-    """The share of the True ones in bool (S, S) that lie in the rectangle; `of_none` where there are none."""
-    total = pixels.sum()
-    return float(pixels[inside].sum() / total) if total else of_none
-
-
-def size(side: int, rng: np.random.Generator) -> tuple[int, int]:
-    """Height and width of a rectangle for a picture of `side` pixels."""
-    area, aspect = rng.uniform(*AREA) * side**2, ASPECT ** rng.uniform(-1, 1)
-    height = int(np.clip(np.sqrt(area * aspect), 1, side))
-    return height, int(np.clip(area / height, 1, side))
-
-
-def place(side: int, height: int, width: int, rng: np.random.Generator) -> tuple[slice, slice]:
-    """Rows and columns of such a rectangle, anywhere in the picture."""
-    top, left = int(rng.integers(0, side - height + 1)), int(rng.integers(0, side - width + 1))
-    return slice(top, top + height), slice(left, left + width)
+def scene(store: FrameStore, video: int, moment: int) -> np.ndarray:
+    """A frame of a video without its hand, uint8 (S, S, 3); where that never leaves, in the mean colour of the rest."""
+    length = int(store.lengths[video])
+    around = [moment] + [moment + way * 2**k for k in range(length.bit_length()) for way in (-1, 1)]
+    moments = np.array([one for one in around if 0 <= one < length])
+    hand, frames = store.hands[video].mask(moments), store.frames(video, moments)
+    seen = np.take_along_axis(frames, hand.argmin(0)[None, :, :, None], axis=0)[0]  # at the first without a hand
+    never = hand.all(0)
+    seen[never] = seen[~never].mean(0) if not never.all() else 0
+    return seen

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from timerewarder.data.cache import HEADER_BYTES, Entry, Settings, build, cache_file, cache_folder, digest, lookup
+from timerewarder.data.hands import Hand
 from timerewarder.data.images import image_files
 from timerewarder.data.resize import How
 from timerewarder.data.search import Sources, find_sources
@@ -42,6 +43,7 @@ class FrameStore:
     spans: np.ndarray  # int64 (N,), frames of each video until its clock stops: its length unless `stopped_at_rest`
     opening: Opening = AS_THEY_ARE
     tasks: tuple[str, ...] = ()  # of all the videos, those from LeRobot datasets
+    hands: tuple[Hand, ...] = ()  # of each video, once they are found (data/hands.py)
 
     def __len__(self) -> int:
         """How many videos there are."""
@@ -70,6 +72,7 @@ class FrameStore:
             lengths=self.lengths[chosen],
             fps=self.fps[chosen],
             spans=self.spans[chosen],
+            hands=tuple(self.hands[i] for i in chosen) if self.hands else (),
         )
 
     def times(self, videos: np.ndarray | int, indices: np.ndarray) -> np.ndarray:

@@ -128,5 +128,5 @@ def sample_close(reward: ContrastReward, store: FrameStore, rng: np.random.Gener
     gap = rng.integers(1, np.maximum(np.round(CLOSE * lengths).astype(np.int64), 1) + 1)
     start = rng.integers(0, lengths - gap)
     both, index = np.repeat(video, 2), np.stack([start, start + gap], axis=1).ravel()
-    frames = load_frames(store, both, index, config.history, 0, rng)
+    frames = load_frames(store, both, index, config.history)
     return Batch({"frames": frames}, describe(store, both, index))

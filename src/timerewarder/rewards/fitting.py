@@ -28,13 +28,15 @@ def fit_network(
     sample: Callable[[R, FrameStore, np.random.Generator], Batch] | None,
     folder: Path | None = None,
     *,
+    prepare: Callable[[FrameStore], FrameStore] = lambda store: store,
     validate: Callable[[R, FrameStore], dict[str, float]] | None = None,
     remember: Callable[[R, FrameStore], None] = lambda reward, store: None,
     opening: Opening = AS_THEY_ARE,
 ) -> R:
     """A `cls(config)` fitted on `videos`.
 
-    `sample(reward, store, rng)` draws its batches; without it there is nothing to train. The first number that
+    `sample(reward, store, rng)` draws its batches from the training videos, as `prepare(store)` gives them; without it
+    there is nothing to train. The first number that
     `validate(reward, store)` gives on held-out videos picks the checkpoint; default: `validate_distances`.
     `remember(reward, store)` takes from the training videos what the reward needs of them later.
     """
@@ -50,7 +52,7 @@ def fit_network(
     if sample is not None:
         if len(held) == 0:
             warnings.warn("nothing is left to validate on: the last weights are kept, not the best", stacklevel=2)
-        measure = validate or validate_distances
+        train_store, measure = prepare(train_store), validate or validate_distances
         progress = train(
             reward,
             lambda rng: sample(reward, train_store, rng),
@@ -111,24 +113,19 @@ def order_correlation(values: np.ndarray) -> float:
     return float(np.corrcoef(rankdata(values), np.arange(len(values)))[0, 1])
 
 
-def load_frames(
-    store: FrameStore, video: np.ndarray, index: np.ndarray, history: int, shift: int, rng: np.random.Generator
-) -> Tensor:
-    """Frames and their past: uint8 (N, history+1, S, S, 3); the start is padded by repetition.
-
-    With `shift` all frames of a video move together by up to so many pixels, borders repeated.
-    """
-    moments = np.maximum(index[:, None] - np.arange(history, -1, -1)[None, :], 0)
+def load_frames(store: FrameStore, video: np.ndarray, index: np.ndarray, history: int) -> Tensor:
+    """Frames and their past: uint8 (N, history+1, S, S, 3); the start is padded by repetition."""
+    moments = windows(index, history)
     frames = np.empty((*moments.shape, store.size, store.size, 3), np.uint8)
     for number in np.unique(video):
         rows = video == number
-        picked = store.frames(int(number), moments[rows].ravel())
-        if shift:
-            top, left = rng.integers(0, 2 * shift + 1, size=2)
-            padded = np.pad(picked, ((0, 0), (shift, shift), (shift, shift), (0, 0)), mode="edge")
-            picked = padded[:, top : top + store.size, left : left + store.size]
-        frames[rows] = picked.reshape(-1, *frames.shape[1:])
+        frames[rows] = store.frames(int(number), moments[rows].ravel()).reshape(-1, *frames.shape[1:])
     return torch.from_numpy(frames)
+
+
+def windows(index: np.ndarray, history: int) -> np.ndarray:
+    """Frames (N,) -> the moments that each of them sees, the past first: (N, history+1)."""
+    return np.maximum(index[:, None] - np.arange(history, -1, -1)[None, :], 0)
 
 
 def describe(store: FrameStore, video: np.ndarray, index: np.ndarray) -> str:

@@ -73,5 +73,5 @@ def sample_from_first(reward: FromInit, store: FrameStore, rng: np.random.Genera
     later = np.array([rng.choice(length, p=pair_law(int(length), config.sampling).interval) for length in lengths])
     both, index = np.repeat(video, 2), np.stack([np.zeros_like(later), later], 1).ravel()
     position = torch.from_numpy((store.times(video, later) / (store.spans[video] - 1)).astype(np.float32))
-    frames = load_frames(store, both, index, config.history, 0, rng)
+    frames = load_frames(store, both, index, config.history)
     return Batch({"frames": frames, "position": position}, describe(store, both, index))

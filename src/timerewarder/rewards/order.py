@@ -74,5 +74,5 @@ def sample_shuffled(reward: OrderPrediction, store: FrameStore, rng: np.random.G
     place = rng.permutation(reward.config.places)
     index = np.round(place * (store.spans[video] - 1) / (reward.config.places - 1)).astype(np.int64)
     videos = np.full_like(index, video)
-    frames = load_frames(store, videos, index, reward.config.history, 0, rng)
+    frames = load_frames(store, videos, index, reward.config.history)
     return Batch({"frames": frames, "place": torch.from_numpy(place)}, describe(store, videos, index))

@@ -170,5 +170,5 @@ def sample_triples(reward: Progressor, store: FrameStore, rng: np.random.Generat
     """Triples of many videos; frames after a video has come to rest are not drawn."""
     video, index = draw_triples(store.spans, reward.config.triples, rng)
     three, flat = np.repeat(video, 3), index.ravel()
-    frames = load_frames(store, three, flat, reward.config.history, 0, rng)
+    frames = load_frames(store, three, flat, reward.config.history)
     return Batch({"frames": frames, "times": torch.from_numpy(index)}, describe(store, three, flat))

@@ -144,7 +144,7 @@ def sample_pairs(reward: Rank2Reward, store: FrameStore, rng: np.random.Generato
     index = rng.integers(0, store.lengths[video])
     first, second = store.times(video, index).reshape(-1, 2).T
     later = torch.from_numpy(((1 + np.sign(second - first)) / 2).astype(np.float32))
-    frames = load_frames(store, video, index, reward.config.history, 0, rng)
+    frames = load_frames(store, video, index, reward.config.history)
     return Batch({"frames": frames, "later": later}, describe(store, video, index))
 
 

@@ -64,5 +64,5 @@ def sample_positions(reward: SingleFrame, store: FrameStore, rng: np.random.Gene
     video = rng.integers(0, len(store), size=reward.config.frames)
     index = rng.integers(0, store.lengths[video])
     position = torch.from_numpy((store.times(video, index) / (store.spans[video] - 1)).astype(np.float32))
-    frames = load_frames(store, video, index, reward.config.history, 0, rng)
+    frames = load_frames(store, video, index, reward.config.history)
     return Batch({"frames": frames, "position": position}, describe(store, video, index))

@@ -17,6 +17,7 @@ that measure best on held-out videos; `PRESETS["paper"]` is the paper's table. D
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,13 +26,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from timerewarder.data.composites import composite, different
+from timerewarder.data.composites import composite
 from timerewarder.data.erasing import erase
+from timerewarder.data.hands import find_hands
 from timerewarder.data.pairs import Sampling, sample_independent, sample_shared
 from timerewarder.data.store import FrameStore
 from timerewarder.errors import UserError
 from timerewarder.models.twohot import Scalar, Support, TwoHot
-from timerewarder.rewards.fitting import Sources, describe, fit_network, load_frames
+from timerewarder.rewards.fitting import Sources, describe, fit_network, load_frames, windows
 from timerewarder.rewards.reward import FrameConfig, FrameReward
 from timerewarder.rewards.training import Batch, Training
 
@@ -71,8 +73,8 @@ class Config(FrameConfig):
     shift: int = 0
     """Augmentation: move all frames of a clip by up to so many pixels."""
     composites: float = 0.0
-    """Augmentation: share of the frames in a batch that get a part from another moment of their video, and count as the
-    moment of what does not move; so the model has to see the object, not the hand alone (data/composites.py)."""
+    """Augmentation: share of the frames in a batch whose hand is replaced by that of another moment, so that the model
+    has to look at the object (data/composites.py). For cameras that stand still; to train policies, give 0.5."""
     erase: float = 0.0
     """Augmentation: share of the frames in a batch that have small patches painted over, so that no single detail
     decides and the reward is smoother where a policy goes its own way (data/erasing.py)."""
@@ -174,7 +176,8 @@ class TimeRewarder(FrameReward):
 
 def fit(videos: Sources, config: Config, folder: Path | None = None, **opening: Any) -> TimeRewarder:
     """Learn from videos alone. With a `folder` the training logs there and can be resumed from it."""
-    return fit_network(TimeRewarder, config, videos, sample_pairs, folder, **opening)
+    prepare = partial(find_hands, seed=config.training.seed) if config.composites else lambda store: store
+    return fit_network(TimeRewarder, config, videos, sample_pairs, folder, prepare=prepare, **opening)
 
 
 def sample_pairs(reward: TimeRewarder, store: FrameStore, rng: np.random.Generator) -> Batch:
@@ -200,23 +203,27 @@ def load_moments(
     store: FrameStore, video: np.ndarray, index: np.ndarray, config: Config, rng: np.random.Generator
 ) -> tuple[Tensor, np.ndarray]:
     """Frames (N, history+1, S, S, 3) and their times (N,), of which a share are composites, and a share erased."""
-    chosen = _share(config.composites, len(index), rng)
-    own, other = index[chosen], rng.integers(0, store.lengths[video[chosen]])
-    last = store.lengths[video[chosen]] - 1
-    around = [np.maximum(own - 1, 0), np.maximum(other - 1, 0), np.minimum(own + 1, last), np.minimum(other + 1, last)]
-    # All at once, so that the frames of a video are shifted alike: those of the batch, the others, and around both.
-    videos, indices = np.concatenate([video, *[video[chosen]] * 5]), np.concatenate([index, other, *around])
-    loaded = load_frames(store, videos, indices, config.history, config.shift, rng)
-    frames, others, before, after = loaded.split([len(index), *(count * len(chosen) for count in (1, 2, 2))])
-    moving, other_moving = np.split(different(before[:, -1].numpy(), after[:, -1].numpy()), 2)
-    times, other_times = store.times(video, index), store.times(video[chosen], other)
-    mixed, times[chosen] = composite(
-        frames[chosen].numpy(), times[chosen], others.numpy(), other_times, moving, other_moving, rng
-    )
-    frames[chosen] = torch.from_numpy(mixed)
+    times = store.times(video, index).astype(np.float64)
+    frames = load_frames(store, video, index, config.history).numpy()
+    for row in _share(config.composites, len(index), rng):
+        frames[row], times[row] = composite(store, int(video[row]), windows(index[[row]], config.history)[0], rng)
+    frames = shifted(frames, video, config.shift, rng)
     chosen = _share(config.erase, len(frames), rng)
-    frames[chosen] = torch.from_numpy(erase(frames[chosen].numpy(), rng))
-    return frames, times
+    frames[chosen] = erase(frames[chosen], rng)
+    return torch.from_numpy(frames), times
+
+
+def shifted(frames: np.ndarray, video: np.ndarray, shift: int, rng: np.random.Generator) -> np.ndarray:
+    """Frames (N, history+1, S, S, 3), those of a video moved together by up to `shift` pixels, borders repeated."""
+    if not shift:
+        return frames
+    side, padding = frames.shape[2], ((0, 0), (0, 0), (shift, shift), (shift, shift), (0, 0))
+    moved = np.empty_like(frames)
+    for number in np.unique(video):
+        top, left = rng.integers(0, 2 * shift + 1, size=2)
+        padded = np.pad(frames[video == number], padding, mode="edge")
+        moved[video == number] = padded[:, :, top : top + side, left : left + side]
+    return moved
 
 
 def _share(share: float, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -209,7 +209,7 @@ def sample_windows(reward: VIP, store: FrameStore, rng: np.random.Generator) -> 
     """Windows of many videos; frames after a video has come to rest are not drawn."""
     video, index = draw_windows(store.spans, reward.config.windows, rng)
     four, flat = np.repeat(video, 4), index.ravel()
-    return Batch({"frames": load_frames(store, four, flat, reward.config.history, 0, rng)}, describe(store, four, flat))
+    return Batch({"frames": load_frames(store, four, flat, reward.config.history)}, describe(store, four, flat))
 
 
 @torch.no_grad()
