@@ -12,13 +12,14 @@ of `python benchmarks/compare.py`. `unguarded` is the learned reward without the
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
 frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the
-csv already are skipped.
+csv already are skipped. Several of these commands may write to the same csv at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import fcntl
 import itertools
 import os
 import subprocess
@@ -159,7 +160,9 @@ def finish(run: Run, process: subprocess.Popen[bytes], out: Path) -> None:
         print(f"not complete ({process.returncode}), see {run.log}:", *run.key, flush=True)
         return
     rows = run.rows()
-    write_rows(out, [*(row for row in read(out) if key(row) != run.key), *rows])
+    with out.with_suffix(".lock").open("w") as lock:  # others read and write only after this one
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write_rows(out, [*(row for row in read(out) if key(row) != run.key), *rows])
     print("finished", *run.key, "success_gt3", [row["success_gt3"] for row in rows], flush=True)
 
 
