@@ -3,7 +3,8 @@
 Colours are BT.709 in limited range and say so, so that players show them and `read_videos` returns them as they were.
 Half of the chroma resolution is lost in any such file: that, not the quantiser, makes up nearly all of the error of
 "near-lossless" (mean over pixels 1.2 of 255 on an 84-pixel Meta-World view, 0.7 on a 320-pixel one). The same frames
-give the same bytes on every machine: one encoder thread.
+give the same bytes on every machine: one encoder thread, and never the encoder's AVX-512 code, with which one file in
+twenty came out different on a busy machine.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Literal
 
 import av
 import numpy as np
+import torch
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from timerewarder.data.colours import TO_YUV
@@ -72,13 +74,18 @@ def _add_encoder(
     stream = container.add_stream(
         "libx264",
         rate=rate,
-        options={"crf": str(CRF[quality]), "preset": "veryfast", "threads": "1", "g": str(keyframes)},
+        options={"crf": str(CRF[quality]), "preset": "veryfast", "threads": "1", "g": str(keyframes), **_repeatable()},
     )
     stream.height, stream.width = shape
     stream.pix_fmt = "yuv420p"
     stream.color_range = ColorRange.MPEG
     stream.colorspace = stream.color_primaries = stream.color_trc = BT709
     return stream
+
+
+def _repeatable() -> dict[str, str]:
+    """What keeps x264 from its AVX-512 code; only where there is such code, since it trusts what it is told here."""
+    return {"x264-params": "asm=avx2"} if torch.backends.cpu.get_cpu_capability() == "AVX512" else {}
 
 
 def _even(picture: np.ndarray) -> np.ndarray:
