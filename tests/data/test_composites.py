@@ -40,14 +40,33 @@ def test_a_scene_has_no_hand_and_shows_what_it_hid(store):
         assert np.array_equal(scenes[:5], truth.scenes[:5]), "before the object is moved nothing else can be seen there"
 
 
-def test_where_a_hand_never_leaves_there_is_one_colour(tmp_path):
+def test_where_a_hand_never_leaves_the_nearest_pixels_are_shown(tmp_path):
     frames, rng = pulling(0).frames, np.random.default_rng(0)
     for frame in frames:
         frame[:6, :6] = np.array(HAND) - rng.integers(0, 50)  # it stays there, and moves
     store = find_hands(store_of(tmp_path, [frames, *(pulling(seed).frames for seed in range(1, 6))]))
-    corner = scene(store, 0, 5)[:5, :5]
-    assert (corner == corner[0, 0]).all()
-    assert np.abs(corner[0, 0].astype(int) - HAND).max() > 50
+    moments = [moment for moment in (1, 3, 4, 5, 6, 7, 9, 13, 21) if moment < len(frames)]
+    shown, never = scene(store, 0, 5), store.hands[0].mask(np.array(moments)).all(0)
+    assert never[:4, :4].all()
+    check_nearest(shown, never)
+
+
+def test_a_scene_that_remembers_nothing_shows_the_nearest_pixels(store):
+    """Nothing of another moment: of an object that has been moved, none stands where it was."""
+    for video, moment in itertools.product(range(VIDEOS), (3, LENGTH - 1)):
+        shown, hand = scene(store, video, moment, remember=False), store.hands[video].mask(np.array([moment]))[0]
+        assert hand.any()
+        assert np.array_equal(shown[~hand], store.frames(video, [moment])[0][~hand])
+        check_nearest(shown, hand)
+
+
+def check_nearest(shown: np.ndarray, hidden: np.ndarray) -> None:
+    """Each hidden pixel is like one that is seen, and none is nearer."""
+    seen = np.argwhere(~hidden)
+    for place in np.argwhere(hidden):
+        distance = np.square(seen - place).sum(1)
+        nearest = seen[distance == distance.min()]
+        assert (shown[nearest[:, 0], nearest[:, 1]] == shown[tuple(place)]).all(1).any()
 
 
 @given(st.integers(0, VIDEOS - 1), st.integers(0, LENGTH - 1), st.integers(0, 3), st.integers(0, 2**32))
@@ -55,13 +74,14 @@ def test_where_a_hand_never_leaves_there_is_one_colour(tmp_path):
 def test_the_time_is_told_by_what_has_changed_or_by_a_hand_in_its_place(store, video, moment, history, seed):
     moments = np.maximum(moment - np.arange(history, -1, -1), 0)
     made, time = composite(store, video, moments, np.random.default_rng(seed))
-    scenes = np.stack([scene(store, video, one) for one in moments])
-    other = (made != scenes).any(-1)
+    scenes = [np.stack([scene(store, video, one, remember) for one in moments]) for remember in (True, False)]
+    differs = [(made != other).any(-1) for other in scenes]
     times = {0}  # nobody's, or put anywhere
     for donor, last in itertools.product(range(VIDEOS), range(LENGTH)):
         others = np.maximum(last - (moments[-1] - moments), 0)
         hand = store.hands[donor].mask(others)
-        if np.array_equal(made[hand], store.frames(donor, others)[hand]) and not other[~hand].any():
+        here = np.array_equal(made[hand], store.frames(donor, others)[hand])
+        if here and not all(other[~hand].any() for other in differs):
             touched = store.hands[donor].touched
             times.add(APPROACH * (last if last <= touched else max(0, 2 * touched - last)))
     if store.hands[video].changed[moment]:

@@ -7,6 +7,10 @@ well as one that sees the task, and sees nothing of an object that is moved whil
     scene      s_t = o_t, the hand's pixels as they were at the nearest of the moments 1, 2, 4, ... before or after
     composite  c   = m'_u o'_u + (1 - m'_u) s_t
 
+The hand of a demonstration stays on what it moves, so what it hides at the end may never be seen. As it was before, a
+window that is half open has its handle twice, and one that is really open has not. So every other composite has the
+nearest pixels there that are seen: a model then learns little from what the hand hid.
+
 Where something in the scene has changed, it counts as the moment of the scene, wherever the hand is. Where nothing has,
 it counts by the hand, as half as far as that was on its own way to the object, and back again if it has gone on from
 there, since here the object has not gone along. Half, because nothing is moved yet: what leads a hand to the object is
@@ -17,6 +21,7 @@ policy's arm gets to places where no demonstration's does; these are on no way t
 from __future__ import annotations
 
 import numpy as np
+from scipy.ndimage import distance_transform_edt
 
 from timerewarder.data.store import FrameStore
 
@@ -26,7 +31,8 @@ APPROACH = 0.5  # what being on the way to the object counts
 
 def composite(store: FrameStore, video: int, moments: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, float]:
     """The scene at successive moments (W,) of a video with another hand, uint8 (W, S, S, 3), and its time."""
-    frames = np.stack([scene(store, video, int(moment)) for moment in moments])
+    remember = bool(rng.integers(2))
+    frames = np.stack([scene(store, video, int(moment), remember) for moment in moments])
     span, reached, kind = store.spans[video] - 1, 0.0, rng.random()
     if kind >= NOBODY:
         other = int(rng.integers(len(store)))
@@ -55,13 +61,18 @@ def put_anywhere(hand: np.ndarray, frames: np.ndarray, rng: np.random.Generator)
     return hand & moved, frames
 
 
-def scene(store: FrameStore, video: int, moment: int) -> np.ndarray:
-    """A frame of a video without its hand, uint8 (S, S, 3); where that never leaves, in the mean colour of the rest."""
+def scene(store: FrameStore, video: int, moment: int, remember: bool = True) -> np.ndarray:
+    """A frame of a video without its hand, uint8 (S, S, 3): what that hides as it was at another moment.
+
+    What it hides at all moments, and without `remember` all that it hides, is as the nearest pixel that is seen.
+    """
     length = int(store.lengths[video])
-    around = [moment] + [moment + way * 2**k for k in range(length.bit_length()) for way in (-1, 1)]
+    around = [moment] + [moment + way * 2**k for k in range(length.bit_length()) for way in (-1, 1) if remember]
     moments = np.array([one for one in around if 0 <= one < length])
     hand, frames = store.hands[video].mask(moments), store.frames(video, moments)
     seen = np.take_along_axis(frames, hand.argmin(0)[None, :, :, None], axis=0)[0]  # at the first without a hand
     never = hand.all(0)
-    seen[never] = seen[~never].mean(0) if not never.all() else 0
+    if never.any() and not never.all():
+        rows, columns = distance_transform_edt(never, return_distances=False, return_indices=True)
+        seen = seen[rows, columns]
     return seen
