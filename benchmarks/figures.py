@@ -52,14 +52,14 @@ def write_run(folder: Path, evaluations: list[dict[str, Any]]) -> None:
 
 
 def hands(demos: Sequence[Path], path: Path, columns: int = 9) -> None:
-    """Of each task: frames of a demonstration, the hand found in them, the scenes without it, and composites."""
+    """Of each task: frames of a demonstration, the hand found in them, both scenes without it, and composites."""
     rows, rng = [], np.random.default_rng(0)
     for folder in demos:
         store = find_hands(open_store(folder, 84))
         moments = np.linspace(0, store.lengths[0] - 1, columns).astype(int)
         frames, found = store.frames(0, moments), store.hands[0].mask(moments)
         rows += [frames, np.where(found[..., None], frames, 255 - (255 - frames) // 4)]
-        rows += [np.stack([scene(store, 0, int(moment)) for moment in moments])]
+        rows += [np.stack([scene(store, 0, int(moment), remember) for moment in moments]) for remember in (True, False)]
         rows += [np.concatenate([composite(store, 0, np.array([moment]), rng)[0] for moment in moments])]
     pictures = np.pad(np.stack(rows), ((0, 0), (0, 0), (1, 1), (1, 1), (0, 0)), constant_values=255)
     count, _, height, width, _ = pictures.shape
@@ -68,7 +68,7 @@ def hands(demos: Sequence[Path], path: Path, columns: int = 9) -> None:
 
 if __name__ == "__main__":
     if "hands" in sys.argv:
-        tasks = ("drawer-open", "door-open")
+        tasks = ("drawer-open", "window-open")
         hands([Path("runs/voc") / task / "train-to-success" for task in tasks], ROOT / "docs" / "hands.png")
     else:
         evaluations = list(csv.DictReader((ROOT / "results" / "learning.csv").open()))
