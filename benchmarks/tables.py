@@ -224,6 +224,7 @@ WHY = {  # the preset cpu departs from the paper
     "familiar": "see below",
     "exploration_colour": "pink noise, see below",
     "saturation": "see below",
+    "bounded": "see below",
     "policy_size": "a quarter of the pixels; the reward still sees all of them",
     "encoder": "two convolutions of stride 2 (16 and 32 channels) instead of four of 32",
     "shift": "the same share of the picture",

@@ -15,6 +15,10 @@ centred and scaled by what the first ones are like (`Encoder.scale_to`).
 `saturation`, which is not in DrQ-v2, adds a penalty on |x| > 2 to the actor's loss. Before a critic knows much it may
 prefer the same corner of the actions everywhere. An actor that follows it to where tanh is flat gets no gradient back,
 and with noise cut off at the bounds it explores nothing else either.
+
+`bounded`, which is not in DrQ-v2 either, clips y to what a return can be, [low, high] / (1 - discount) for steps worth
+low to high (`Replay.worth`). A handful of successes among thousands of steps is where a critic's values run away: what
+it expects after them is hardly ever tried, and is itself what it learns from.
 """
 
 from __future__ import annotations
@@ -73,6 +77,8 @@ class Config:
     """Updates of the critic for each update of the actor."""
     saturation: float = 0.0
     """Weight of a penalty that keeps the actor's outputs where tanh has a slope, so that it can change its mind."""
+    bounded: bool = False
+    """Keep the critic's values within what a return can be, given the steps seen so far."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """bf16 autocast or fp32; auto takes bf16 where the hardware computes it natively."""
 
@@ -211,13 +217,19 @@ class DrQv2(nn.Module):
             action = action + self.config.exploration_noise * noise
         return np.clip(action, -1.0, 1.0).astype(np.float32)
 
-    def update(self, batch: Transitions, rng: np.random.Generator) -> dict[str, Tensor]:
-        """One step of critic, actor and target; the metrics are scalars still on the device."""
+    def update(
+        self, batch: Transitions, rng: np.random.Generator, returns: tuple[float, float] = (-np.inf, np.inf)
+    ) -> dict[str, Tensor]:
+        """One step of critic, actor and target; the metrics are scalars still on the device.
+
+        `returns` are the least and the largest that a return can be, which `bounded` heeds.
+        """
         noise = torch.Generator(self.device).manual_seed(int(rng.integers(2**62)))
         # No cache of casts: it would keep weights that were cast without a graph, and older ones, from pass to pass.
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False):
             observation, following = (self._tensor(o) for o in (batch.observation, batch.next_observation))
-            metrics, features = self._update_critic(observation, following, batch, noise)
+            within = returns if self.config.bounded else (-np.inf, np.inf)
+            metrics, features = self._update_critic(observation, following, batch, noise, within)
             if self.updates % self.config.policy_delay == 0:
                 metrics |= self._update_actor(features, noise)
         self._update_target()
@@ -225,12 +237,17 @@ class DrQv2(nn.Module):
         return metrics
 
     def _update_critic(
-        self, observation: Tensor, following: Tensor, batch: Transitions, noise: torch.Generator
+        self,
+        observation: Tensor,
+        following: Tensor,
+        batch: Transitions,
+        noise: torch.Generator,
+        within: tuple[float, float],
     ) -> tuple[dict[str, Tensor], Tensor]:
         with torch.no_grad():
             features = self.encoder(following)
             values = torch.minimum(*self.target(features, self._noisy(self.actor(features), noise)))
-            goal = self._tensor(batch.reward) + self._tensor(batch.discount) * values.float()
+            goal = (self._tensor(batch.reward) + self._tensor(batch.discount) * values.float()).clamp(*within)
         features = self.encoder(observation)
         q1, q2 = (q.float() for q in self.critic(features, self._tensor(batch.action)))
         loss = F.mse_loss(q1, goal) + F.mse_loss(q2, goal)

@@ -29,7 +29,7 @@ from timerewarder.agents import drqv2
 from timerewarder.agents.drqv2 import DrQv2
 from timerewarder.agents.judge import Judge
 from timerewarder.agents.noise import coloured
-from timerewarder.agents.replay import Replay
+from timerewarder.agents.replay import Form, Replay
 from timerewarder.agents.run_folder import RunFolder
 from timerewarder.envs.worker import Seen, Setting, Step, Worker
 from timerewarder.errors import UserError
@@ -59,7 +59,7 @@ class Config:
     anchored: bool = False
     """Let the sum of an episode's learned rewards be what the model sees from the first frame on, so that errors of
     steps do not add up. Without, the sum is free, as in the paper."""
-    reward_form: Literal["steps", "progress"] = "steps"
+    reward_form: Form = "steps"
     """What the critic learns from: steps, the gain of each one, as in the paper; progress, (1 - discount) times the sum
     of them so far, which asks for the same policy with values that do not outgrow the task (agents/replay.py)."""
     reward_every: int = 10
@@ -223,6 +223,7 @@ class Loop:
         return self.env_frames >= config.frames
 
     def _episode(self, advance: Callable[[], None]) -> Episode:
+        self._returns = self._possible_returns()
         observation = self.worker.reset(training_seed(self.config.seed, self.now.episodes))
         self.replay.begin(observation, self.worker.first_features)
         stack = Stack(self.agent.config.stack)
@@ -266,11 +267,21 @@ class Loop:
         if self.now.updates == 0 and len(self.worker.shape) == 1:
             self.agent.encoder.scale_to(self.replay.observations())
         rng = self._rng(BATCH, self.now.updates)
-        discount = (self.judge.discount if self.judge else None) or agent.discount
         form = self.config.reward_form
-        batch = self.replay.sample(rng, agent.batch, discount, self.alpha.value, agent.shift, form)
-        self._metrics.append(self.agent.update(batch, self._rng(LEARN, self.now.updates)))
+        batch = self.replay.sample(rng, agent.batch, self._discount(), self.alpha.value, agent.shift, form)
+        self._metrics.append(self.agent.update(batch, self._rng(LEARN, self.now.updates), self._returns))
         self.now.updates += 1
+
+    def _discount(self) -> float:
+        return (self.judge.discount if self.judge else None) or self.agent.config.discount
+
+    def _possible_returns(self) -> tuple[float, float]:
+        """The least and the largest that a return can be, by the steps so far."""
+        discount = self._discount()
+        if not self.replay.frames or discount == 1:
+            return -np.inf, np.inf
+        low, high = self.replay.worth(discount, self.alpha.value, self.config.reward_form)
+        return low / (1 - discount), high / (1 - discount)
 
     def _rng(self, purpose: int, count: int) -> np.random.Generator:
         return np.random.default_rng([self.config.seed, purpose, count])

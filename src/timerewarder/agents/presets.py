@@ -25,6 +25,6 @@ def preset_named(name: str, obs: str) -> Config:
     quick: dict[str, Any] = {"random_steps": 500, "seed_frames": 2_000, "update_every": 1, **reward}
     agent = drqv2.Config(
         batch=128 if pixels else 256, lr=3e-4, hidden=256, tau=0.01, discount=0.97,
-        exploration_colour=1.0, saturation=0.1, encoder="compact", shift=2,
+        exploration_colour=1.0, saturation=0.1, bounded=True, encoder="compact", shift=2,
     )  # fmt: skip
     return replace(paper, **quick, policy_size=42 if pixels else None, agent=agent)

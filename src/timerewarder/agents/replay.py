@@ -54,6 +54,9 @@ STATE = "replay.json"
 SEGMENT_FRAMES = 2048  # a segment is built in memory before it is written: 43 MB at 84 px
 
 
+Form = Literal["steps", "progress"]
+
+
 @dataclass(frozen=True)
 class Transitions:
     """A batch of B transitions. A stack of frames has its oldest frame first in the channels."""
@@ -127,6 +130,17 @@ class Replay:
     def oldest(self) -> int:
         """The oldest frame that the ring still holds."""
         return max(0, self.frames - self.capacity)
+
+    def worth(self, discount: float, alpha: float, form: Form = "steps") -> tuple[float, float]:
+        """The least and the largest that a step in the ring is worth; 0, what follows an end, is among them."""
+        held = slice(min(self.frames, self.capacity))
+        worth = self._worth(held, discount, alpha, form)
+        return float(worth.min(initial=0.0)), float(worth.max(initial=0.0))
+
+    def _worth(self, slots: Any, discount: float, alpha: float, form: Form) -> np.ndarray:
+        """Rewards of arriving at the frames in these slots, as the critic learns from them."""
+        dense = self._dense[slots] if form == "steps" else (1 - discount) * self._progress[slots]
+        return dense + alpha * self._success[slots]
 
     def observations(self) -> np.ndarray:
         """The observations that the ring holds, (N, ...), single ones and in no order."""
@@ -229,7 +243,7 @@ class Replay:
         discount: float,
         alpha: float,
         shift: int = 0,
-        form: Literal["steps", "progress"] = "steps",
+        form: Form = "steps",
     ) -> Transitions:
         """Draw transitions, uniformly and with replacement; `shift` in pixels moves images at random, not vectors."""
         if not len(self):
@@ -241,8 +255,7 @@ class Replay:
         slots = arrivals % self.capacity
         inside = (arrivals < self.frames) & (self._start[slots] == start[:, None])
         steps = inside.sum(axis=1)
-        dense = self._dense[slots] if form == "steps" else (1 - discount) * self._progress[slots]
-        rewards = np.where(inside, dense + alpha * self._success[slots], 0.0)
+        rewards = np.where(inside, self._worth(slots, discount, alpha, form), 0.0)
         last = origin + steps
         ended = self._terminated[last % self.capacity]
         return Transitions(
