@@ -469,6 +469,8 @@ REFUSED = {
     "compare --methods all --train {videos} --test {heldout} --out {out} --fps 0": r"fps must be above 0",
     "compare --methods all --train {videos} --test {heldout} --out {out} --options {bad}/list.json": r"options by ",
     "compare --methods all --train {videos} --test {heldout} --out {out} --options {bad}/no.json": r"does not exist",
+    "train --task drawr-open --method vip --demos {videos} --out {out}": r"drawer-open",
+    "train --task drawer-open --method vip --demos {videos} --out {bad}/thesis": r"thesis exists and is not a training",
     "features {model} --out {out}": r"no videos given: name some with --train DIR, --heldout DIR or --failures DIR",
     "features --train {videos} --out {out}": r"no models given: name folders",
     "features {model} --train {videos} --clips 0 --out {out}": r"--clips 0 shows nothing: give how many",

@@ -215,17 +215,18 @@ def report(
     """Write one self-contained HTML page: about a model, videos beside their curves; about policies, learning curves.
 
     Args:
-        runs: A model folder, or a run folder that holds one; or any number of runs of `timerewarder train`.
+        runs: A model folder, or a run folder that holds one; or any number of runs of `timerewarder train`, or folders
+            that hold some.
         videos: Held-out videos to show; default: those of the last evaluation of the model.
         failures: Failed attempts to show; default: those of the last evaluation.
         out: The page; default: report.html in the run folder.
         clips: How many videos of each kind to show.
     """
     from timerewarder.data.source import Opening
-    from timerewarder.report.curves import is_policy_run, report_policies
+    from timerewarder.report.curves import policy_runs_in, report_policies
     from timerewarder.report.run import report_run
 
-    if len(runs) != 1 or is_policy_run(runs[0]):
+    if len(runs) != 1 or policy_runs_in(runs[0]):
         return report_policies(runs, out)
     return report_run(runs[0], videos, failures, out, clips, Opening(fps, skip_bad, camera, task))
 
@@ -370,7 +371,8 @@ def train(arguments: Sequence[str]) -> dict[str, Any]:
     from timerewarder import api
     from timerewarder.agents import bc, bco
     from timerewarder.agents.presets import PRESETS, preset_named
-    from timerewarder.agents.run_folder import REWARD
+    from timerewarder.agents.run_folder import REWARD, check_place
+    from timerewarder.envs import tasks
     from timerewarder.rewards import METHODS
     from timerewarder.train import clone_policy, imitate_policy, train_policy
 
@@ -418,7 +420,11 @@ def train(arguments: Sequence[str]) -> dict[str, Any]:
         return imitate_policy(given.task, given.demos, given.out, given.options, resume=given.resume)
     reward = given.reward if method == "drqv2" else str(given.out / REWARD)
     if method in METHODS:
-        api.fit(given.demos, reward, method=method, **({"minutes": given.fit_minutes} if given.fit_minutes else {}))
+        tasks.task(given.task)  # mistakes are told before the fit
+        check_place(given.out, given.resume)
+        length = {} if given.fit_minutes is None else {"minutes": given.fit_minutes}
+        size = {} if given.options.size == default.size else {"image_size": given.options.size}
+        api.fit(given.demos, reward, method=method, **length, **size)
     return train_policy(
         given.task, reward, given.out, given.options,
         preset=preset, resume=given.resume, keep_replay=given.keep_replay,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -24,7 +25,7 @@ from timerewarder.config import to_dict
 from timerewarder.envs import tasks
 from timerewarder.envs.worker import Worker
 from timerewarder.errors import UserError
-from timerewarder.evaluation.episodes import FILMED, Episode, mean_measures
+from timerewarder.evaluation.episodes import FILMED, Episode, evaluation_seed, mean_measures
 from timerewarder.models.checkpoint import fingerprint
 from timerewarder.progress import console
 from timerewarder.report.clip import Clip
@@ -51,6 +52,8 @@ def train_policy(
     if model is None or by_episode(model) or not model.is_value:
         # These speak of the steps of a value.
         config = replace(config, familiar=None, anchored=False, reward_form="steps")
+    elif model.history:
+        config = replace(config, anchored=False)  # it compares single frames
     description = {
         "task": task,
         "reward": reward if reward in ("env", "sparse") else "learned",
@@ -79,6 +82,7 @@ def train_policy(
             console.print(f"going on from {loop.env_frames:,} frames", highlight=False)
         if loop.env_frames > config.frames:
             raise UserError(f"{out} stands at {loop.env_frames:,} frames already: give --frames a larger number")
+        _draw_once(worker)
         folder.begin()
         complete = loop.run()
         if complete:
@@ -87,6 +91,14 @@ def train_policy(
             console.print("stopped and saved; the same command with --resume goes on", highlight=False)
     last = loop.now.eval_rows[-1] if loop.now.eval_rows else {}
     return {"run": str(out), "complete": complete, "alpha": loop.alpha.record, **last}
+
+
+def _draw_once(worker: Worker) -> None:
+    """Whatever is wrong with drawing is told before the folder is taken, and once, not by every process as well."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        worker.reset(evaluation_seed(0))
+        worker.frame()
 
 
 def imitate_policy(task: str, demos: Path, out: Path, config: bco.Config, *, resume: bool = False) -> dict[str, Any]:

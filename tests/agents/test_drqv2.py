@@ -63,6 +63,23 @@ def test_an_update_follows_the_paper(encoder: str, shape: tuple[int, ...]) -> No
             assert torch.allclose(ours, theirs, atol=1e-5), part
 
 
+@pytest.mark.parametrize("bounded", [True, False])
+def test_values_are_learned_from_what_a_return_can_be(bounded: bool) -> None:
+    config = replace(without_noise(), stack=1, bounded=bounded)
+    agent, twin = DrQv2((7,), 4, config, seed=1), DrQv2((7,), 4, config, seed=1)
+    data, (low, high) = batch((7,), 1), (-0.5, 0.25)
+    metrics = agent.update(data, np.random.default_rng(0), (low, high))
+    with torch.no_grad():
+        z = twin.encoder(torch.from_numpy(data.next_observation))
+        goal = torch.from_numpy(data.reward) + 0.97 * torch.min(*twin.target(z, twin.actor(z)))
+        assert goal.min() < low < high < goal.max()
+        goal = goal.clamp(low, high) if bounded else goal
+        q1, q2 = twin.critic(twin.encoder(torch.from_numpy(data.observation)), torch.from_numpy(data.action))
+        loss = F.mse_loss(q1, goal) + F.mse_loss(q2, goal)
+    assert metrics["target_q"].item() == pytest.approx(goal.mean().item(), rel=1e-5)
+    assert metrics["critic_loss"].item() == pytest.approx(loss.item(), rel=1e-5)
+
+
 def test_a_saturated_actor_comes_back_to_where_tanh_has_a_slope() -> None:
     def output_after(saturation: float, updates: int) -> torch.Tensor:
         agent = DrQv2((5,), 4, replace(SMALL, saturation=saturation, lr=1e-2, stack=1))

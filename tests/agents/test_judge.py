@@ -16,6 +16,7 @@ from tests.agents.test_online import TINY
 from tests.conftest import QUICK
 from timerewarder.agents.judge import Judge
 from timerewarder.agents.replay import Replay, bytes_needed
+from timerewarder.errors import UserError
 from timerewarder.train import train_policy
 
 
@@ -30,6 +31,13 @@ def held_replay(episodes: int, length: int = 4, capacity: int = 40) -> Replay:
         if episode < episodes - 1:
             replay.reward_episode(np.full(length + 1, 7.0))
     return replay
+
+
+def test_a_ring_that_holds_no_whole_episode_says_so() -> None:
+    replay = held_replay(1, length=12, capacity=8)
+    assert len(replay) == 0
+    with pytest.raises(UserError, match=r"holds no whole episode.* pass --replay-capacity 26 or more"):
+        replay.reward_episode(np.zeros(13))
 
 
 def drawn_rewards(replay: Replay) -> set[float]:

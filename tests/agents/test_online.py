@@ -78,7 +78,12 @@ def test_a_run_leaves_what_it_promises(obs: Any, reward: str, model: str, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"obs": "pixels"}, {"familiar": 2.5, "anchored": True, "reward_form": "progress"}]
+    "options",
+    [
+        {},
+        {"obs": "pixels"},
+        {"familiar": 2.5, "anchored": True, "reward_form": "progress", "agent": replace(AGENT, bounded=True)},
+    ],
 )
 def test_resumed_equals_uninterrupted(options: Any, model: str, tmp_path: Path) -> None:
     config = replace(TINY, frames=180, **options)
@@ -190,7 +195,13 @@ def test_bad_input_is_one_line(model: str, tmp_path: Path) -> None:
 
 def test_a_mistake_leaves_nothing_behind(model: str, tmp_path: Path) -> None:
     """What is wrong can be mended and typed again: no folder is taken before everything is checked."""
-    wrong: list[dict[str, Any]] = [{"camera": "nonsense"}, {"horizon": 1}, {"alpha": -1.0}, {"replay_capacity": 10**12}]
+    wrong: list[dict[str, Any]] = [
+        {"camera": "nonsense"},
+        {"horizon": 1},
+        {"alpha": -1.0},
+        {"replay_capacity": 10**12},
+        {"replay_capacity": 10**12, "replay_on_disk": True},
+    ]
     for option in wrong:
         with pytest.raises(UserError):
             train_policy("drawer-open", model, tmp_path / "run", replace(TINY, **option))

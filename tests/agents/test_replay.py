@@ -66,6 +66,32 @@ def write(replay: Replay, episodes: list[tuple[int, bool]], history: list[Step] 
     return history
 
 
+@given(
+    episodes=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=8),
+    capacity=st.integers(6, 40),
+    alpha=st.floats(0, 10),
+)
+def test_no_return_is_beyond_what_steps_are_worth(
+    episodes: list[tuple[int, bool]], capacity: int, alpha: float
+) -> None:
+    """And a step in the ring, or the end of an episode, is worth as much as the bounds say."""
+    discount, replay = 0.9, Replay(capacity, SHAPE, ACTIONS)
+    history = write(replay, episodes)
+    for form in ("steps", "progress"):
+        worth = []
+        for position, step in enumerate(history):
+            before = [one.dense for one in history[: position + 1] if one.episode == step.episode]
+            dense = step.dense if form == "steps" else (1 - discount) * sum(before[1:])
+            first = len(before) == 1
+            worth.append(0.0 if first else dense + alpha * step.success)
+        low, high = replay.worth(discount, alpha, form)
+        kept = [0.0, *worth[-capacity:]]
+        assert (low, high) == (pytest.approx(min(kept), abs=1e-4), pytest.approx(max(kept), abs=1e-4))
+        drawn = replay.sample(np.random.default_rng(0), 20, discount, alpha, form=form)
+        ends = drawn.reward + drawn.discount * (high / (1 - discount))
+        assert (ends <= high / (1 - discount) + 1e-3).all()
+
+
 def stack_frames(history: list[Step], frame: int, stack: int) -> list[int]:
     """The frames in the stack at `frame`, oldest first; an episode's first frame stands for those before it."""
     numbers = [frame]

@@ -207,6 +207,18 @@ def test_what_is_no_value_cannot_be_guarded(plain, monkeypatch, guard):
         LearnedReward(Slide(), plain, **guard)
 
 
+@pytest.mark.parametrize("familiar", [0.0, -1.0, float("nan")])
+def test_a_guard_that_knows_nothing_is_refused(plain, familiar):
+    with pytest.raises(UserError, match="knows no frame: give more than 0"):
+        LearnedReward(Slide(), plain, familiar=familiar)
+
+
+def test_single_frames_cannot_anchor_a_model_that_sees_the_past(plain, monkeypatch):
+    monkeypatch.setattr(plain, "history", 2)
+    with pytest.raises(UserError, match=r"sees 2 past frames .* leave out anchored"):
+        LearnedReward(Slide(), plain, anchored=True)
+
+
 def test_the_guard_takes_back_what_is_out_of_sight(knowing):
     def rewards(**guard):
         env = LearnedReward(Slide(steps=8), knowing, 0.0, **guard)

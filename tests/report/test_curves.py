@@ -22,12 +22,11 @@ from timerewarder.report.curves import (
     MARKERS,
     MEASURES,
     SLOTS,
-    is_policy_run,
     mean_curve,
     plot_learning_curves,
     report_policies,
 )
-from timerewarder.report.policy_runs import read_policy_runs, read_table
+from timerewarder.report.policy_runs import is_policy_run, read_policy_runs, read_table
 
 EVALUATION = (
     "env_frames,agent_steps,seconds,episodes,task_return,learned_return,success_once,success_at_end,success_gt3\n"
@@ -406,7 +405,6 @@ def test_what_is_no_run_is_named_with_the_remedy(write_run, tmp_path):
         tmp_path / "missing": r"missing is no folder: give folders",
         empty: r"empty is no training run: give folders",
         model: r"model is a reward model, not a training run: report it",
-        run.parent: r"runs is not a training run, but holds some: give .*runs/\*",
     }
     for folder, message in cases.items():
         with pytest.raises(UserError, match=message):
@@ -414,6 +412,35 @@ def test_what_is_no_run_is_named_with_the_remedy(write_run, tmp_path):
     with pytest.raises(UserError, match="no run to report"):
         report_policies([])
     assert not (tmp_path / "page.html").exists()
+
+
+def test_a_folder_of_runs_stands_for_them_and_pages_are_passed_over(write_run):
+    folder = write_run("a").parent
+    write_run("b", seed=1)
+    (folder / "notes").mkdir()
+    for _ in range(2):  # the second time report.html is there
+        told = report_policies([folder / "a", folder / "b", *folder.glob("*.html")])
+        assert told["runs"] == report_policies([folder])["runs"] == 2
+        assert told["page"] == str(folder / "report.html")
+
+
+def test_runs_with_other_options_are_no_seeds_of_the_same_line(write_run):
+    config = {"frames": 20_000, "threads": 1, "alpha": 0.1, "agent": {"lr": 3e-4, "discount": 0.97}}
+    others = {
+        "b": {"config": {**config, "frames": 40_000, "threads": 2}},  # these do not matter
+        "c": {"config": {**config, "agent": {"lr": 3e-4, "discount": 0.99}}},
+        "d": {"config": config, "reward_model": "plain", "reward_weights": "5678"},
+    }
+    runs = [write_run("a", config=config, reward_model="model", reward_weights="1234")]
+    for seed, (name, changes) in enumerate(others.items(), 1):
+        runs.append(write_run(name, seed=seed, **{"reward_model": "model", "reward_weights": "1234", **changes}))
+    assert report_policies(runs[:2])["tasks"]["drawer-open"]["timerewarder"]["seeds"] == 2
+    lines = report_policies(runs)["tasks"]["drawer-open"]
+    assert {name: line["seeds"] for name, line in lines.items()} == {
+        "timerewarder, discount 0.97, model model": 2,
+        "timerewarder, discount 0.99, model model": 1,
+        "timerewarder, discount 0.97, model plain": 1,
+    }
 
 
 def test_the_same_seed_twice_is_refused(write_run):

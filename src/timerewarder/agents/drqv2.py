@@ -43,7 +43,7 @@ LEAST_SPREAD = 0.05  # of a number in a state; what hardly varies at first (metr
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Options of the agent; the defaults are the paper's table and, where it is silent, DrQ-v2's."""
+    """Options of the agent."""  # the defaults are the paper's table and, where it is silent, DrQ-v2's
 
     batch: int = 512
     """Transitions in an update."""

@@ -43,7 +43,7 @@ LOG_EVERY = 10  # episodes
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Options of a training; the defaults are the paper's protocol."""
+    """Options of a training."""  # the defaults are the paper's protocol; --help shows those of a preset
 
     frames: int = 200_000
     """Environment steps to train for; an agent step repeats its action, so it counts as several."""
@@ -58,7 +58,7 @@ class Config:
     times as far from them as the validation videos at their farthest. None: all count, as in the paper."""
     anchored: bool = False
     """Let the sum of an episode's learned rewards be what the model sees from the first frame on, so that errors of
-    steps do not add up. Without, the sum is free, as in the paper."""
+    steps do not add up. Without, the sum is free, as in the paper, and with models that were fitted with --history."""
     reward_form: Form = "steps"
     """What the critic learns from: steps, the gain of each one, as in the paper; progress, (1 - discount) times the sum
     of them so far, which asks for the same policy with values that do not outgrow the task (agents/replay.py)."""
@@ -328,15 +328,20 @@ class Loop:
     def _note(self) -> str:
         """Beside the bar: speed, and the mean return and success of the last episodes of training."""
         row = self.now.train_rows[-1]
-        returns = "task_return" if self.reward == "env" else "learned_return"
-        return f"{row['frames_per_second']:.0f} frames/s, return {row[returns]:+.2f}, success {row['success_gt3']:.1f}"
+        told = f"return {row[self._return]:+.2f}, success {row['success_gt3']:.1f}"
+        return f"{row['frames_per_second']:.0f} frames/s, {told}"
 
     def _told(self) -> str:
         """A line an evaluation, kept above the bar."""
         row = self.now.eval_rows[-1]
         once, at_end, gt3 = (row[f"success_{name}"] for name in ("once", "at_end", "gt3"))
         success = f"success {once:.1f} once, {at_end:.1f} at end, {gt3:.1f} for more than 3 steps"
-        return f"{self.env_frames:>9,} frames: {success}; return {row['learned_return']:+.2f}"
+        return f"{self.env_frames:>9,} frames: {success}; return {row[self._return]:+.2f}"
+
+    @property
+    def _return(self) -> str:
+        """The column of the return that is shown."""
+        return "task_return" if self.reward in ("env", "sparse") else "learned_return"
 
     def _save(self) -> None:
         tensors = self.agent.state()

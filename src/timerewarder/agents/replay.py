@@ -124,7 +124,7 @@ class Replay:
 
     def __len__(self) -> int:
         """How many transitions can be drawn."""
-        return self._shown - self._first
+        return max(0, self._shown - self._first)
 
     @property
     def oldest(self) -> int:
@@ -172,6 +172,11 @@ class Replay:
     def reward_episode(self, rewards: np.ndarray) -> None:
         """Give the newest episode, which has ended, its rewards (T,), that of its first frame included."""
         start = int(self._start[(self.frames - 1) % self.capacity])
+        if start < self.oldest:
+            raise UserError(
+                f"a replay of {self.capacity} frames holds no whole episode, and this reward is given to whole ones: "
+                f"pass --replay-capacity {2 * len(rewards)} or more"
+            )
         self._reward(start, rewards)
         self._shown = self._end
 
@@ -427,12 +432,13 @@ def _allocate(capacity: int, shape: tuple[int, ...], actions: int, features: int
             raise UserError(_too_large(capacity, needed, free, "memory") + " or --replay-on-disk")
         return np.empty((capacity, *shape), dtype)
     folder = Path(folder)
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise UserError(_too_large(capacity, needed, free, f"disk at {folder}"))
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "frames.map"
     file.unlink(missing_ok=True)  # not truncated: another process may still have it mapped
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise UserError(_too_large(capacity, needed, free, f"disk at {folder}"))
     # As a plain array: indexing an np.memmap takes several times as long.
     return np.asarray(np.memmap(file, dtype, "w+", shape=(capacity, *shape)))
 

@@ -22,7 +22,8 @@ from timerewarder.files import read_json, write_json, write_text
 from timerewarder.models.checkpoint import load_tensors, save_tensors
 
 FORMAT = 1
-POLICY = "policy.safetensors"
+CONFIG, POLICY = "config.json", "policy.safetensors"
+REPLAY = "replay"  # its frames, if they are kept on disk while the run goes on
 LOCK = ".lock"
 REWARD = "reward"  # a model that was fitted for the run, if it does not use another one
 # On a resume. The model may have moved, but its weights must be the same.
@@ -36,18 +37,12 @@ class RunFolder:
     """
 
     def __init__(self, path: Path, description: dict[str, Any], resume: bool = False) -> None:
-        self.path, self.checkpoint, self.replay_map = path, path / "checkpoint", path / "replay"
+        self.path, self.checkpoint, self.replay_map = path, path / "checkpoint", path / REPLAY
         self.description = {"format": FORMAT, "kind": "policy", **description}
-        self.config = path / "config.json"
-        if self.config.exists() and not resume:
-            way = "" if description["reward"] == "bc" else "add --resume to go on with it, or "
-            raise UserError(f"{path} holds a run already: {way}choose another --out")
+        self.config = path / CONFIG
+        check_place(path, resume, resumable=description["reward"] != "bc")
         if self.config.exists():
             self._check_same(read_json(self.config))
-        elif path.exists() and (not path.is_dir() or any(not _may_be_there(file) for file in path.iterdir())):
-            raise UserError(f"{path} exists and is not a training run: choose another --out")
-        elif resume:
-            raise UserError(f"there is no run to resume in {path}: leave out --resume to begin one there")
         if (path / POLICY).exists() and not self.started:
             raise UserError(
                 f"the run in {path} is complete and its replay was not kept: "
@@ -139,6 +134,18 @@ class RunFolder:
             shutil.rmtree(self.checkpoint, ignore_errors=True)
 
 
+def check_place(path: Path, resume: bool, resumable: bool = True) -> None:
+    """A run can begin in a new folder, and go on in one that holds a run; anything else is an error."""
+    if (path / CONFIG).exists():
+        if not resume:
+            way = "add --resume to go on with it, or " if resumable else ""
+            raise UserError(f"{path} holds a run already: {way}choose another --out")
+    elif path.exists() and (not path.is_dir() or any(not _may_be_there(file) for file in path.iterdir())):
+        raise UserError(f"{path} exists and is not a training run: choose another --out")
+    elif resume:
+        raise UserError(f"there is no run to resume in {path}: leave out --resume to begin one there")
+
+
 def _may_be_there(file: Path) -> bool:
     """Whether a killed run left it behind, or it is the reward that was fitted for the run."""
-    return (file.name.startswith(".") and ".tmp" in file.name) or file.name in (REWARD, LOCK)
+    return (file.name.startswith(".") and ".tmp" in file.name) or file.name in (REWARD, LOCK, REPLAY)

@@ -237,6 +237,13 @@ class _Guard:
                 f"rewards of {reward.method} are not the steps of a value, so nothing guards their sum: leave out "
                 "familiar and anchored (--familiar None --no-anchored)"
             )
+        if anchored and reward.history:
+            raise UserError(
+                f"this model sees {reward.history} past frames with each one, and anchored compares a frame with the "
+                "first one alone: leave out anchored (--no-anchored)"
+            )
+        if familiar is not None and not familiar > 0:
+            raise UserError(f"familiar={familiar} knows no frame: give more than 0, or None")
         self._reward, self._pre = reward, reward.preprocessing
         self._familiarity = Familiarity() if familiar is None else reward.familiarity
         self._tolerance = familiar or 1.0

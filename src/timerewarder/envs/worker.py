@@ -116,7 +116,7 @@ def make_env(setting: Setting) -> gymnasium.Env[Any, Any]:
     if setting.reward in ("env", "sparse"):
         env = TaskReward(env, sparse=setting.reward == "sparse")
     else:
-        model = load(setting.reward)
+        model = load(setting.reward).to("cuda" if torch.cuda.is_available() else "cpu")
         if by_episode(model):
             env = Encoded(env, model)
         else:

@@ -29,9 +29,9 @@ from timerewarder.errors import UserError
 from timerewarder.files import atomic, write_text
 from timerewarder.report.page import data_uri, fill, sharing_page
 from timerewarder.report.plots import FAINT, INK, PAPER_DPI
-from timerewarder.report.policy_runs import Line, PolicyRun, common_folder, is_policy_run, read_policy_runs
+from timerewarder.report.policy_runs import Line, PolicyRun, common_folder, policy_runs_in, read_policy_runs
 
-__all__ = ["MEASURES", "is_policy_run", "plot_learning_curves", "report_policies"]
+__all__ = ["MEASURES", "plot_learning_curves", "policy_runs_in", "report_policies"]
 
 GOAL = 0.8  # success that counts as learned in "frames to 0.8"
 LONGEST_LOG = 300  # rows of a training log on the page; a longer one is thinned evenly
@@ -72,7 +72,7 @@ COLOURS = (
     ("#45100c", "#f0553a"),
 )
 MARKERS = "osD^vP*X"  # as `markers` in curves.html, one a colour
-DASHES = ((None, None), (6, 3), (2, 2), (8, 2, 2, 2))  # one an observation (and preset), for one reward
+DASHES = ((None, None), (6, 3), (2, 2), (8, 2, 2, 2))  # one an observation, preset and set of options, for one reward
 
 
 @dataclass(frozen=True)
@@ -173,12 +173,12 @@ def group_runs(runs: Sequence[PolicyRun]) -> dict[str, list[Group]]:
     slots = _slots({run.reward for run in runs})
     several_obs, several_presets = len({run.obs for run in runs}) > 1, len({run.preset for run in runs}) > 1
     # Pixels are what the paper's policies see: their line is the unbroken one.
-    variants = sorted({(run.obs != "pixels", run.obs, run.preset) for run in runs})
+    variants = sorted({(run.obs != "pixels", run.obs, run.preset, run.variant) for run in runs})
     tasks: dict[str, list[Group]] = {}
-    for (task, reward, obs, preset), members in itertools.groupby(runs, lambda run: run.kind):
-        words = [reward, *([obs] if several_obs else []), *([preset] if several_presets else [])]
-        dash = variants.index((obs != "pixels", obs, preset)) % len(DASHES)
-        tasks.setdefault(task, []).append(Group(", ".join(words), slots[reward], dash, list(members)))
+    for (task, reward, obs, preset, variant), members in itertools.groupby(runs, lambda run: run.kind):
+        words = [reward, *([obs] if several_obs else []), *([preset] if several_presets else []), variant]
+        dash = variants.index((obs != "pixels", obs, preset, variant)) % len(DASHES)
+        tasks.setdefault(task, []).append(Group(", ".join(filter(None, words)), slots[reward], dash, list(members)))
     return {task: sorted(groups, key=lambda group: (group.slot, group.label)) for task, groups in tasks.items()}
 
 

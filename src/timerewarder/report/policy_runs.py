@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from timerewarder.errors import UserError
 from timerewarder.files import read_json
 
 CONFIG, EVALUATIONS, LOG = "config.json", "eval.csv", "train.csv"
+DO_NOT_MATTER = ("seed", "frames", "beside", "threads", "replay_on_disk", "eval_every", "eval_episodes")
 
 Table = Mapping[str, np.ndarray]  # column -> float64 (rows,)
 Line = tuple[np.ndarray, np.ndarray]  # places (n,) and values (n,)
@@ -39,11 +40,12 @@ class PolicyRun:
     config: Mapping[str, Any]
     evaluations: Table
     log: Table
+    variant: str = ""  # what else tells it from the other runs that are read with it, such as "discount 0.99"
 
     @property
-    def kind(self) -> tuple[str, str, str, str]:
+    def kind(self) -> tuple[str, str, str, str, str]:
         """What the runs behind one line of a chart have in common; they differ in their seed."""
-        return self.task, self.reward, self.obs, self.preset
+        return self.task, self.reward, self.obs, self.preset, self.variant
 
     @property
     def frames(self) -> int:
@@ -76,6 +78,8 @@ class PolicyRun:
 
     def line(self, measure: str, axis: str = "frames") -> Line:
         """Places (env frames, or minutes) and values of the evaluations that have this measure."""
+        if measure == "learned_return" and self.config.get("reward") != "learned":
+            return np.empty(0), np.empty(0)  # there is no learned reward
         values = self.evaluations.get(measure, np.empty(0))
         if axis == "frames":
             places = self.evaluations.get("env_frames", np.empty(0))
@@ -96,20 +100,33 @@ def is_policy_run(folder: Path | str) -> bool:
     return isinstance(config, dict) and config.get("kind") == "policy"
 
 
+def policy_runs_in(folder: Path | str) -> list[Path]:
+    """The run that a folder is, or those right inside it."""
+    path = Path(folder)
+    if is_policy_run(path):
+        return [path]
+    return sorted(filter(is_policy_run, path.iterdir())) if path.is_dir() else []
+
+
 def read_policy_runs(folders: Sequence[Path | str]) -> list[PolicyRun]:
-    """Read the runs, each once, in order of task, reward, observation, preset and seed."""
-    if not folders:
+    """Read the runs, each once, in order of task, reward, observation, preset and seed.
+
+    A folder that holds runs stands for all of them; pages beside them are passed over, so that `report runs/*` can be
+    typed twice.
+    """
+    found = [run for folder in folders for run in policy_runs_in(folder) or [Path(folder)]]
+    unique = list({path.resolve(): path for path in found if not (path.is_file() and path.suffix == ".html")}.values())
+    if not unique:
         raise UserError("no run to report: give folders that `timerewarder train` wrote")
-    unique = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
     for folder in unique:
         _check_is_run(folder)
     common = common_folder(unique)
-    runs = [_read_run(folder, folder.resolve().relative_to(common).as_posix()) for folder in unique]
+    runs = _told_apart([_read_run(folder, folder.resolve().relative_to(common).as_posix()) for folder in unique])
     runs.sort(key=lambda run: (run.kind, run.seed))
     for one, other in itertools.pairwise(runs):
         if (one.kind, one.seed) == (other.kind, other.seed):
             raise UserError(
-                f"{one.folder} and {other.folder} are both {', '.join(one.kind)}, seed {one.seed}: "
+                f"{one.folder} and {other.folder} are both {', '.join(filter(None, one.kind))}, seed {one.seed}: "
                 f"leave one out, or tell them apart by reward_name in their {CONFIG}"
             )
     return runs
@@ -148,8 +165,6 @@ def _check_is_run(folder: Path) -> None:
         raise UserError(f"{folder} is no folder: give folders that `timerewarder train` wrote")
     if (folder / CONFIG).exists() and "method" in read_json(folder / CONFIG):
         raise UserError(f"{folder} is a reward model, not a training run: report it in a call of its own")
-    if any(map(is_policy_run, folder.iterdir())):
-        raise UserError(f"{folder} is not a training run, but holds some: give {folder}/*")
     raise UserError(f"{folder} is no training run: give folders that `timerewarder train` wrote")
 
 
@@ -170,6 +185,27 @@ def _read_run(folder: Path, name: str) -> PolicyRun:
         evaluations=read_table(folder / EVALUATIONS),
         log=read_table(folder / LOG),
     )
+
+
+def _told_apart(runs: Sequence[PolicyRun]) -> list[PolicyRun]:
+    """The runs, with what else than the seed differs among those of the same task, reward, observation and preset."""
+    told = []
+    for run in runs:
+        options = _options(run)
+        others = [_options(other) for other in runs if other.kind == run.kind]
+        keys = [key for key in options if any(other.get(key) != options[key] for other in others)]
+        shown = options | {"model": run.config.get("reward_model")}
+        told.append(replace(run, variant=", ".join(f"{key.replace('_', '-')} {shown[key]}" for key in keys)))
+    return told
+
+
+def _options(run: PolicyRun) -> dict[str, Any]:
+    """What a run was told to do, as far as it matters for what is learned: option -> value."""
+    given = run.config["config"]
+    agent = given.get("agent")
+    flat = given | (agent if isinstance(agent, dict) else {})
+    options = {key: value for key, value in flat.items() if key not in (*DO_NOT_MATTER, "agent")}
+    return options | {"model": run.config.get("reward_weights")}
 
 
 def _numbers(cells: Sequence[str], count: int) -> list[float] | None:
