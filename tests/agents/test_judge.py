@@ -60,13 +60,36 @@ def test_the_whole_past_is_rewarded_anew() -> None:
     assert drawn_rewards(replay) == {10.0 * e + p for e in range(3) for p in range(1, 5)}
 
 
-def test_episodes_that_the_ring_has_lost_in_part_keep_their_rewards() -> None:
+def test_episodes_that_the_ring_has_lost_in_part_are_drawn_no_more() -> None:
     replay = held_replay(3, capacity=12)  # 15 frames: of the first episode two are left
     replay.reward_episode(np.zeros(5))
     seen = []
     replay.reward_all(lambda features: seen.append(features[0, 0]) or features[:, 1])
     assert seen == [1, 2]
-    assert drawn_rewards(replay) >= {7.0, 1.0, 2.0, 3.0, 4.0}
+    assert drawn_rewards(replay) == {1.0, 2.0, 3.0, 4.0}
+    assert len(replay) == 8
+
+
+def test_a_ring_that_has_gone_around_resumes_with_the_same_rewards(tmp_path: Path) -> None:
+    """Though what is on disk of an old episode are the rewards of when it was new."""
+    replay, other = (held_replay(1, capacity=12) for _ in range(2))
+    replay.reward_episode(np.full(5, 7.0))
+    replay.save(tmp_path)
+    for episode in (1, 2):
+        replay.reward_all(lambda features, episode=episode: features[:, 1] + 100.0 * episode)
+        replay.begin(np.zeros(1, np.float32), np.array([episode, 0]))
+        for position in range(1, 5):
+            replay.add(
+                np.zeros(1), np.full(1, position, np.float32), 0.0, False, features=np.array([episode, position])
+            )
+        replay.reward_episode(np.full(5, 7.0))
+        replay.save(tmp_path)
+    other.load(tmp_path)
+    for one in (replay, other):
+        one.reward_all(lambda features: features[:, 1])
+    assert drawn_rewards(replay) == drawn_rewards(other) == {1.0, 2.0, 3.0, 4.0}
+    assert len(replay) == len(other) == 8
+    assert replay.worth(0.9, 0.0) == other.worth(0.9, 0.0) == (0.0, 4.0)
 
 
 def test_drawn_features_belong_together() -> None:

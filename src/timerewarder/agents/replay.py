@@ -181,13 +181,21 @@ class Replay:
         self._shown = self._end
 
     def reward_all(self, reward: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Reward every episode that is whole in the ring anew: features (T, D) -> rewards (T,)."""
+        """Reward every episode that is whole in the ring anew: features (T, D) -> rewards (T,).
+
+        One that is partly overwritten is drawn no more: its old rewards are another reward's.
+        """
         alive = np.arange(self.oldest, self.frames)
         starts = np.unique(self._start[alive % self.capacity])
         for start, end in zip(starts.tolist(), [*starts[1:].tolist(), self.frames], strict=True):
+            slots = np.arange(max(start, self.oldest), end) % self.capacity
             if start >= self.oldest:
-                slots = np.arange(start, end) % self.capacity
                 self._reward(start, reward(self._features[slots].astype(np.float32)))
+            else:
+                self._dense[slots] = self._progress[slots] = 0.0
+        whole = starts[starts >= self.oldest].min(initial=self.frames)
+        while self._first < self._end and self._origin[self._first % self.capacity] < whole:
+            self._first += 1
 
     def _reward(self, start: int, rewards: np.ndarray) -> None:
         """Write rewards (T,) of the frames from `start` on, as far as the ring still holds them."""
