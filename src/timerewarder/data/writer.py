@@ -16,7 +16,6 @@ from typing import Literal
 
 import av
 import numpy as np
-import torch
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from timerewarder.data.colours import TO_YUV
@@ -85,7 +84,9 @@ def _add_encoder(
 
 def _repeatable() -> dict[str, str]:
     """What keeps x264 from its AVX-512 code; only where there is such code, since it trusts what it is told here."""
-    return {"x264-params": "asm=avx2"} if torch.backends.cpu.get_cpu_capability() == "AVX512" else {}
+    found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
+    has_it = any(name.startswith("AVX512") or name == "X86_V4" for name in found)  # as older and newer NumPy say it
+    return {"x264-params": "asm=avx2"} if has_it else {}
 
 
 def _even(picture: np.ndarray) -> np.ndarray:
