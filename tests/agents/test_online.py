@@ -216,6 +216,24 @@ def test_a_mistake_leaves_nothing_behind(model: str, tmp_path: Path) -> None:
             replace(TINY, **option)
 
 
+def test_a_picture_that_cannot_be_drawn_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(worker: Any) -> None:
+        raise UserError("no OpenGL")
+
+    monkeypatch.setattr(Worker, "frame", fail)
+    with pytest.raises(UserError, match="no OpenGL"):
+        train_policy("drawer-open", "sparse", tmp_path / "run", TINY)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_that_sees_the_past_is_not_anchored(videos: Path, tmp_path: Path) -> None:
+    tr.fit(videos, tmp_path / "model", **{**QUICK, "epochs": 0.1, "history": 1})
+    config = replace(TINY, frames=20, familiar=2.5, anchored=True)
+    train_policy("drawer-open", str(tmp_path / "model"), tmp_path / "run", config)
+    saved = json.loads((tmp_path / "run" / "config.json").read_text())["config"]
+    assert (saved["anchored"], saved["familiar"]) == (False, 2.5)
+
+
 def test_a_complete_run_is_not_begun_again(tmp_path: Path) -> None:
     out, config = tmp_path / "run", replace(TINY, frames=20)
     train_policy("drawer-open", "sparse", out, config)

@@ -424,6 +424,13 @@ def test_a_folder_of_runs_stands_for_them_and_pages_are_passed_over(write_run):
         assert told["page"] == str(folder / "report.html")
 
 
+def test_references_have_no_learned_return(write_run):
+    learned, env = read_policy_runs([write_run("learned"), write_run("env", reward="env", reward_name="env")])[::-1]
+    assert (learned.reward, env.reward) == ("timerewarder", "env")
+    assert len(learned.line("learned_return")[0]) == len(env.line("task_return")[0]) == 2
+    assert len(env.line("learned_return")[0]) == 0
+
+
 def test_runs_with_other_options_are_no_seeds_of_the_same_line(write_run):
     config = {"frames": 20_000, "threads": 1, "alpha": 0.1, "agent": {"lr": 3e-4, "discount": 0.97}}
     others = {
