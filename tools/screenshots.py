@@ -65,13 +65,13 @@ def _wait_for_cards(page: Page, count: int) -> None:
 
 def _show_middle(page: Page) -> None:
     """Move the open video to its middle frame, and wait for what is drawn of it."""
-    page.wait_for_function("() => document.querySelector('.screen video').readyState >= 2")
+    page.wait_for_function("() => document.querySelector('.screen video')?.readyState >= 2")
     last = int(page.get_attribute("#curve", "aria-valuemax") or 0)
     for _ in range(last // 2):
         page.keyboard.press("ArrowRight")
     page.wait_for_function("() => !document.querySelector('.screen video').seeking")
     page.evaluate("document.activeElement.blur()")
-    page.wait_for_function("n => document.querySelector('[data-end=to]').dataset.frame === String(n)", arg=last // 2)
+    page.wait_for_function("n => document.querySelector('[data-end=to]')?.dataset.frame === String(n)", arg=last // 2)
 
 
 def _save(page: Page, file: Path) -> Path:
