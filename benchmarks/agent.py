@@ -3,7 +3,9 @@
     python benchmarks/agent.py --json
 
 - `update_ratio`: an update of the agent (batch 256, 84 px, stack 3) against a plain one of the same networks: fp32,
-  contiguous, shifts by `grid_sample`, Adam one tensor at a time, as in public DrQ-v2.
+  contiguous, shifts by `grid_sample`, Adam one tensor at a time, as in public DrQ-v2, and the allocator as it is by
+  default (models/memory.py).
+- `kept_memory_gain`: the agent's update with that allocator against the same one with freed memory kept.
 - `update_bound`: what that ratio would be if an update took no longer than matrix products of as many operations: more
   cannot be had at this precision on this machine.
 - `compile_gain`: passes of the encoder forward and back against the same ones through `torch.compile`.
@@ -19,9 +21,12 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import json
+import multiprocessing
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +44,7 @@ from timerewarder.agents.replay import Replay, Transitions, bytes_needed
 from timerewarder.envs.learned import LearnedReward
 from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.envs.worker import View
+from timerewarder.models.memory import keep_freed_memory
 from timerewarder.rewards.familiarity import MOST, SIDE
 from timerewarder.rewards.timerewarder import Config as RewardConfig
 from timerewarder.rewards.timerewarder import TimeRewarder
@@ -114,24 +120,40 @@ def seconds(work: Callable[[], object], rounds: int) -> float:
     return float(np.median(times))
 
 
-def measure_update(rounds: int) -> dict[str, float]:
+@functools.cache
+def updates() -> dict[str, Callable[[], object]]:
+    """An update of the agent, and a plain one."""
     config = Config(batch=256)
     agent, replay, rng = DrQv2((SIZE, SIZE, 3), ACTIONS, config), fill(config), np.random.default_rng(0)
     plain = Plain(agent)
     unshifted = replay.sample(rng, config.batch, 0.99, 1.0)
-    ours, theirs, sampling = [], [], []
-    for _ in range(rounds):  # in turns, so that another program's load meets both
-        sampling.append(seconds(lambda: replay.sample(rng, config.batch, 0.99, 1.0, config.shift), 1))
-        batch = replay.sample(rng, config.batch, 0.99, 1.0, config.shift)
-        ours.append(seconds(lambda batch=batch: agent.update(batch, rng), 1))
-        theirs.append(seconds(lambda: plain.update(unshifted), 1))
-    update, sample = float(np.median(ours)), float(np.median(sampling))  # a sample holds the shift, as theirs does
-    plainly = float(np.median(theirs))
+    batch = replay.sample(rng, config.batch, 0.99, 1.0, config.shift)
+    return {"agent": lambda: agent.update(batch, rng), "plain": lambda: plain.update(unshifted)}
+
+
+def update_seconds(name: str) -> float:
+    return seconds(updates()[name], 1)
+
+
+def measure_update(rounds: int) -> dict[str, float]:
+    config = Config(batch=256)
+    agent, replay, rng = DrQv2((SIZE, SIZE, 3), ACTIONS, config), fill(config), np.random.default_rng(0)
+    times: dict[str, list[float]] = {"agent": [], "sampling": [], "plain": [], "agent, default memory": []}
+    # The default allocator is that of a process in which `keep_freed_memory` is not called.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as by_default:
+        for _ in range(rounds):  # in turns, so that another program's load meets all
+            times["sampling"].append(seconds(lambda: replay.sample(rng, config.batch, 0.99, 1.0, config.shift), 1))
+            batch = replay.sample(rng, config.batch, 0.99, 1.0, config.shift)
+            times["agent"].append(seconds(lambda batch=batch: agent.update(batch, rng), 1))
+            times["plain"].append(by_default.submit(update_seconds, "plain").result())
+            times["agent, default memory"].append(by_default.submit(update_seconds, "agent").result())
+    update, sample, plain, by_default_memory = (float(np.median(taken)) for taken in times.values())
     with FlopCounterMode(display=False) as counter:
         agent.update(batch, rng)
     return {
-        "update_ratio": plainly / (update + sample),
-        "update_bound": plainly / (counter.get_total_flops() / product_rate(rounds, agent.bf16)),
+        "update_ratio": plain / (update + sample),  # a sample holds the shift, as the plain update does
+        "update_bound": plain / (counter.get_total_flops() / product_rate(rounds, agent.bf16)),
+        "kept_memory_gain": by_default_memory / update,
         "compile_gain": measure_compiled(agent, batch, rounds),
         "sampling_share": sample / update,
     }
@@ -253,6 +275,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="rounds of each measurement (default 7)")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args()
+    keep_freed_memory()  # as `timerewarder train` does
     frames = 10_000
     result = {
         **measure_update(options.rounds),

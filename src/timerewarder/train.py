@@ -27,6 +27,7 @@ from timerewarder.envs.worker import Worker
 from timerewarder.errors import UserError
 from timerewarder.evaluation.episodes import FILMED, Episode, evaluation_seed, mean_measures
 from timerewarder.models.checkpoint import fingerprint
+from timerewarder.models.memory import keep_freed_memory
 from timerewarder.progress import console
 from timerewarder.report.clip import Clip
 from timerewarder.report.mosaic import write_mosaic
@@ -70,6 +71,7 @@ def train_policy(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     torch.set_num_threads(config.threads or max(1, cores - config.beside))
     torch.set_flush_denormal(True)  # gradients that have all but vanished make a CPU slow
+    keep_freed_memory()
     with Worker(config.setting(task, reward), config.beside) as worker:
         judge = Judge(model, config.reward_every) if model is not None and by_episode(model) else None
         kept = judge.features if judge else 0
