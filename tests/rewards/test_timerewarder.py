@@ -84,7 +84,8 @@ ABLATIONS = [
 def test_every_option_learns(options, videos, heldout):
     reward = tr.fit(videos, **QUICK, **options)
     metrics = tr.evaluate(reward, heldout)
-    assert metrics["voc_from_first"] > 0.8
+    # One order of a pair alone leaves (o_1, o_1) untrained: put last, it alone takes a third off a perfect order.
+    assert metrics["voc_from_first"] > (0.8 if options.get("negatives", True) else 0.6)
     assert metrics["pair_mae"] < 0.35
     if not options.get("negatives", True):
         assert (reward.score(crossing(7)[::-1]) >= 0).all()  # cannot say that going back is bad
