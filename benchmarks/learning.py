@@ -7,8 +7,9 @@ The models of `timerewarder` are those of `python benchmarks/mimed.py` that look
 --composites 0.5 --erase 0.5`); `plain` takes those that are fitted without either. Those of rivals (`vip`, `gaifo`) are
 of `python benchmarks/compare.py`. `unguarded` is the learned reward without the guards of the preset, `unanchored` and
 `unfamiliar` each without one of them, `narrow` with a narrower one; `steps`, `adaptive-alpha`, `white-noise`,
-`saturating`, `unbounded`, `slow-rates`, `late-start` and `long-horizon` have the paper's options in one respect instead
-of those of the preset `cpu`. `bc` clones the actions of the same demonstrations, `bco` clones without reading them.
+`saturating`, `unbounded`, `slow-rates`, `fewer-updates`, `late-start` and `long-horizon` have the paper's options in
+one respect instead of those of the preset `cpu`. `bc` clones the actions of the same demonstrations, `bco` clones
+without reading them.
 
 Every run is a `timerewarder train --preset cpu` that resumes if it was interrupted, and goes on if it is asked for more
 frames than it had; its evaluations go into the csv, with command and commit, as soon as it ends. Runs that are in the
@@ -46,6 +47,7 @@ VARIANTS = {
     "saturating": " --saturation 0",
     "unbounded": " --no-bounded",
     "slow-rates": " --lr 1e-4 --tau 0.005",
+    "fewer-updates": " --update-every 2",
     "late-start": " --random-steps 2000 --seed-frames 12000",
     "long-horizon": " --discount 0.99",
 }

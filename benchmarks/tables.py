@@ -254,6 +254,33 @@ def presets() -> str:
     return "\n".join(lines)
 
 
+SET_BACK = {  # rewards of results/learning.csv -> options of the preset cpu that have the paper's values there
+    "timerewarder": "none",
+    "plain": "`fit` without `--composites` and `--erase`",
+    "steps": "`reward-form`",
+    "long-horizon": "`discount`",
+    "adaptive-alpha": "`alpha`",
+    "unanchored": "`anchored`",
+    "unfamiliar": "`familiar`",
+    "white-noise": "`exploration-colour`",
+    "saturating": "`saturation`",
+    "unbounded": "`bounded`",
+    "slow-rates": "`lr`, `tau`",
+    "fewer-updates": "`update-every`",
+    "late-start": "`random-steps`, `seed-frames`",
+}
+
+
+def set_back() -> str:
+    """What the preset `cpu` learns without one of its departures from the paper: drawer-open, from state."""
+    lines = ["| set back to the paper's | seeds | success_gt3 after every 10,000 frames |", "|---|---|---|"]
+    found = curves()
+    for reward, options in SET_BACK.items():
+        seeds, curve = found.get(("drawer-open", "state", reward), (0, {}))
+        lines += [f"| {options} | {seeds} | {_told(curve)} |"] if curve else []
+    return "\n".join(lines)
+
+
 def _options(config: Config) -> dict[str, Any]:
     flat = to_dict(config)
     return flat | flat.pop("agent")
@@ -332,6 +359,7 @@ def filled(text: str) -> str:
         "reached": reached,
         "methods": methods,
         "presets": presets,
+        "set_back": set_back,
         "mimed": mimed,
         "free_hand": free_hand,
         "update": update,
