@@ -1,6 +1,7 @@
 """What an update and a training step cost, as ratios in one run.
 
     python benchmarks/agent.py --json
+    python benchmarks/agent.py --precision fp32 --json      as on a machine without native bf16
 
 - `update_ratio`: an update of the agent (batch 256, 84 px, stack 3) against a plain one of the same networks: fp32,
   contiguous, shifts by `grid_sample`, Adam one tensor at a time, as in public DrQ-v2, and the allocator as it is by
@@ -28,7 +29,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -50,6 +51,7 @@ from timerewarder.rewards.timerewarder import Config as RewardConfig
 from timerewarder.rewards.timerewarder import TimeRewarder
 
 SIZE, ACTIONS, EPISODE = 84, 4, 62
+Precision = Literal["auto", "fp32"]
 
 
 class Plain:
@@ -120,10 +122,15 @@ def seconds(work: Callable[[], object], rounds: int) -> float:
     return float(np.median(times))
 
 
+def preset(name: str, obs: str, precision: Precision) -> Training:
+    config = preset_named(name, obs)
+    return replace(config, agent=replace(config.agent, precision=precision))
+
+
 @functools.cache
-def updates() -> dict[str, Callable[[], object]]:
+def updates(precision: Precision) -> dict[str, Callable[[], object]]:
     """An update of the agent, and a plain one."""
-    config = Config(batch=256)
+    config = Config(batch=256, precision=precision)
     agent, replay, rng = DrQv2((SIZE, SIZE, 3), ACTIONS, config), fill(config), np.random.default_rng(0)
     plain = Plain(agent)
     unshifted = replay.sample(rng, config.batch, 0.99, 1.0)
@@ -131,12 +138,12 @@ def updates() -> dict[str, Callable[[], object]]:
     return {"agent": lambda: agent.update(batch, rng), "plain": lambda: plain.update(unshifted)}
 
 
-def update_seconds(name: str) -> float:
-    return seconds(updates()[name], 1)
+def update_seconds(name: str, precision: Precision) -> float:
+    return seconds(updates(precision)[name], 1)
 
 
-def measure_update(rounds: int) -> dict[str, float]:
-    config = Config(batch=256)
+def measure_update(rounds: int, precision: Precision) -> dict[str, float]:
+    config = Config(batch=256, precision=precision)
     agent, replay, rng = DrQv2((SIZE, SIZE, 3), ACTIONS, config), fill(config), np.random.default_rng(0)
     times: dict[str, list[float]] = {"agent": [], "sampling": [], "plain": [], "agent, default memory": []}
     # The default allocator is that of a process in which `keep_freed_memory` is not called.
@@ -145,8 +152,8 @@ def measure_update(rounds: int) -> dict[str, float]:
             times["sampling"].append(seconds(lambda: replay.sample(rng, config.batch, 0.99, 1.0, config.shift), 1))
             batch = replay.sample(rng, config.batch, 0.99, 1.0, config.shift)
             times["agent"].append(seconds(lambda batch=batch: agent.update(batch, rng), 1))
-            times["plain"].append(by_default.submit(update_seconds, "plain").result())
-            times["agent, default memory"].append(by_default.submit(update_seconds, "agent").result())
+            times["plain"].append(by_default.submit(update_seconds, "plain", precision).result())
+            times["agent, default memory"].append(by_default.submit(update_seconds, "agent", precision).result())
     update, sample, plain, by_default_memory = (float(np.median(taken)) for taken in times.values())
     with FlopCounterMode(display=False) as counter:
         agent.update(batch, rng)
@@ -228,8 +235,8 @@ def reward_model() -> TimeRewarder:
     return reward
 
 
-def measure_steps(rounds: int) -> dict[str, float]:
-    cpu, paper = preset_named("cpu", "pixels"), preset_named("paper", "pixels")
+def measure_steps(rounds: int, precision: Precision) -> dict[str, float]:
+    cpu, paper = (preset(name, "pixels", precision) for name in ("cpu", "paper"))
     reward = reward_model()
     steps = {
         "with": TrainingStep(cpu, reward),
@@ -253,12 +260,12 @@ def step_seconds(steps: dict[str, TrainingStep], rounds: int) -> dict[str, float
     return {name: float(np.median(values)) for name, values in times.items()}
 
 
-def measure_deviations(rounds: int) -> dict[str, dict[str, float]]:
+def measure_deviations(rounds: int, precision: Precision) -> dict[str, dict[str, float]]:
     """For policies that see pixels and states: what each option that `cpu` changes for time's sake is worth."""
     reward = reward_model()
     found = {}
     for obs, names in (("pixels", ("batch", "hidden", "encoder")), ("state", ("batch", "hidden"))):
-        cpu, paper = preset_named("cpu", obs), preset_named("paper", obs)
+        cpu, paper = (preset(name, obs, precision) for name in ("cpu", "paper"))
         settings = {
             name: replace(cpu, agent=replace(cpu.agent, **{name: getattr(paper.agent, name)})) for name in names
         }
@@ -273,16 +280,17 @@ def measure_deviations(rounds: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7, help="rounds of each measurement (default 7)")
+    parser.add_argument("--precision", default="auto", choices=["auto", "fp32"], help="of the agent (default auto)")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     options = parser.parse_args()
     keep_freed_memory()  # as `timerewarder train` does
     frames = 10_000
     result = {
-        **measure_update(options.rounds),
+        **measure_update(options.rounds, options.precision),
         "bytes_a_transition": bytes_needed(frames, (SIZE, SIZE, 3), ACTIONS) / frames * (EPISODE + 1) / EPISODE,
-        **measure_steps(options.rounds),
-        "deviations": measure_deviations(options.rounds),
-        "precision": "bf16" if DrQv2((5,), 1, replace(Config(), stack=1)).bf16 else "fp32 (no native bf16)",
+        **measure_steps(options.rounds, options.precision),
+        "deviations": measure_deviations(options.rounds, options.precision),
+        "precision": "bf16" if DrQv2((5,), 1, Config(stack=1, precision=options.precision)).bf16 else "fp32",
         "threads": torch.get_num_threads(),
     }
     for name, value in result.items():

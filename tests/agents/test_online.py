@@ -351,14 +351,25 @@ def test_presets_are_what_they_say() -> None:
         preset_named("cpu", "sounds")
 
 
-def test_cloning_learns_the_actions(tmp_path: Path) -> None:
-    collect("drawer-open", 4, tmp_path / "demos", size=32)
-    config = CloneConfig(obs="state", updates=300, eval_episodes=1, agent=replace(AGENT, batch=64, hidden=64, lr=1e-3))
-    result = clone_policy("drawer-open", tmp_path / "demos", tmp_path / "run", config)
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cloned") / "demos"
+    collect("drawer-open", 4, folder, size=32)
+    return folder
+
+
+@pytest.mark.parametrize("obs", ["state", "pixels"])
+def test_cloning_learns_the_actions(obs: Any, demos: Path, tmp_path: Path) -> None:
+    agent = replace(AGENT, batch=64, hidden=64, lr=1e-3)
+    config = CloneConfig(obs=obs, size=32, updates=300, eval_episodes=1, agent=agent)
+    result = clone_policy("drawer-open", demos, tmp_path / "run", config)
     losses = [float(row["action_error"]) for row in rows(tmp_path / "run" / "train.csv")]
     assert losses[-1] < 0.5 * losses[0]
     assert result["success_once"] in (0.0, 1.0)
+
+
+def test_only_demonstrations_of_the_task_are_cloned(demos: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not window-open"):
-        clone_policy("window-open", tmp_path / "demos", tmp_path / "other", config)
+        clone_policy("window-open", demos, tmp_path / "run", CloneConfig(obs="state"))
     with pytest.raises(UserError, match="has no index"):
-        clone_policy("drawer-open", tmp_path / "run", tmp_path / "other", config)
+        clone_policy("drawer-open", tmp_path, tmp_path / "run", CloneConfig(obs="state"))
