@@ -483,6 +483,7 @@ REFUSED = {
     "report {bad}/empty": r"there is no model in {bad}/empty",
     "report {bad}/file": r"there is no model in {bad}/file",
     "report {bad}/newer --videos {videos}": r"upgrade timerewarder",
+    "report run-a run-b --videos {videos}": r"--videos and --failures are for the page of a model",
     "report {model} --clips=-1": r"--clips -1 is negative: give how many",
     "demos --task drawer-opn --episodes 1 --out {out}": r"unknown task 'drawer-opn': did you mean drawer-open",
     "demos --task drawer-open --episodes 0 --out {out}": r"episodes must be at least 1",
@@ -495,6 +496,7 @@ REFUSED = {
     "train --task drawer-open --reward {bad}/none --out {out}": r"there is no model at {bad}/none: ",
     "train --task drawer-open --reward sparse --resume --out {out}": r"there is no run to resume in {out}: ",
     "train --task drawer-open --reward sparse --preset papr --out {out}": r"unknown preset 'papr'; did you mean paper",
+    "train --task drawer-open --reward sparse --preset cpu --preset papr --out {out}": r"unknown preset 'papr'",
     "train --method bc --task drawer-open --demos {videos} --out {out}": r"{videos} has no index.json: ",
 }
 

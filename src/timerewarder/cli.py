@@ -227,6 +227,8 @@ def report(
     from timerewarder.report.run import report_run
 
     if len(runs) != 1 or policy_runs_in(runs[0]):
+        if videos or failures:
+            raise UserError("--videos and --failures are for the page of a model: runs of `train` have their own films")
         return report_policies(runs, out)
     return report_run(runs[0], videos, failures, out, clips, Opening(fps, skip_bad, camera, task))
 
@@ -522,10 +524,11 @@ def _with_value(arguments: list[str], flag: str, value: str) -> list[str]:
 
 
 def _peek(arguments: Sequence[str], flag: str, default: str) -> str:
-    """The value of `--flag value` or `--flag=value`, before the full command line can be parsed."""
+    """The last value of `--flag value` or `--flag=value`, before the full command line can be parsed."""
+    value = default
     for position, argument in enumerate(arguments):
         if argument == flag and position + 1 < len(arguments):
-            return arguments[position + 1]
+            value = arguments[position + 1]
         if argument.startswith(f"{flag}="):
-            return argument.split("=", 1)[1]
-    return default
+            value = argument.split("=", 1)[1]
+    return value

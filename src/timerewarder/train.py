@@ -77,13 +77,13 @@ def train_policy(
         kept = judge.features if judge else 0
         needed = bytes_needed(config.replay_capacity, worker.shape, worker.actions, kept)
         console.print(f"replay: {config.replay_capacity:,} frames, {needed / 1e9:.2f} GB when full", highlight=False)
-        filmed = partial(film, out, is_value=model is None or model.is_value)
+        filmed = partial(film, out, model=model)
         loop = Loop(reward, config, folder, worker, judge, filmed)
         if folder.started:
             loop.resume()
             console.print(f"going on from {loop.env_frames:,} frames", highlight=False)
-        if loop.env_frames > config.frames:
-            raise UserError(f"{out} stands at {loop.env_frames:,} frames already: give --frames a larger number")
+            if loop.env_frames > config.frames < folder.frames:
+                raise UserError(f"{out} stands at {loop.env_frames:,} frames already: give --frames a larger number")
         _draw_once(worker)
         folder.begin()
         complete = loop.run()
@@ -142,10 +142,10 @@ def clone_policy(task: str, demos: Path, out: Path, config: bc.Config) -> dict[s
     folder = RunFolder(out, _imitation("bc", task, demos, config))
     started = time.monotonic()
     agent, rows = bc.clone(replay, config)
-    folder.begin()
-    folder.write_row("train", rows)
     with Worker(setting, beside=False) as worker:
         episodes = evaluate_policy(agent, worker, config.eval_episodes)
+    folder.begin()  # at the end: cloning is not resumed, and after a kill the same command begins anew
+    folder.write_row("train", rows)
     row = {
         "env_frames": 0,
         "agent_steps": 0,
@@ -174,17 +174,24 @@ def check_reward(reward: str, model: FrameReward | None, config: Config) -> None
     sees = model.preprocessing.size
     if getattr(model.config, "encoder", None) == "small" and sees != config.size:
         raise UserError(f"{reward} was fitted to pictures of {sees} px, not {config.size}: pass --size {sees}")
+    if config.familiar is not None and model.is_value and not len(model.familiarity.thumbnails):
+        warnings.warn(
+            f"{reward} remembers no pictures, as of a fit to a single video, so --familiar guards nothing", stacklevel=2
+        )
 
 
-def film(run: Path, env_frames: int, episodes: Sequence[Episode], is_value: bool = True) -> None:
-    """Write the first episode of an evaluation as a video, the reward's running sum beside it, and all as another."""
+def film(run: Path, env_frames: int, episodes: Sequence[Episode], model: FrameReward | None = None) -> None:
+    """Write the first episode of an evaluation as a video, the reward's running sum beside it, and all as another.
+
+    The sum is progress where `model` has one; that of the task's own rewards is none.
+    """
     first = episodes[0]
     assert first.frames is not None
     rewards = np.concatenate([[0.0], first.dense]).astype(np.float32)
     clip = Clip(
         name=f"{env_frames} frames", kind="held-out", frames=first.frames, fps=10.0,
-        rewards=rewards, progress=rewards.cumsum(dtype=np.float32), distances=None,
-        unit=len(rewards), is_value=is_value,
+        rewards=rewards, progress=rewards.cumsum(dtype=np.float32) if model is None else model.progress(rewards),
+        distances=None, unit=len(rewards), is_value=model is not None and model.is_value,
     )  # fmt: skip
     write_overlay(clip, run / "videos" / f"frames_{env_frames:08d}.mp4")
     write_mosaic(episodes[:FILMED], run / "videos" / f"all_{env_frames:08d}.mp4")

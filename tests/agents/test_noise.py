@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timerewarder.agents.noise import PERIOD, coloured
+from timerewarder.agents.noise import PERIOD, coloured, exploration
 
 
 def many(colour: float, count: int = 3000) -> np.ndarray:
@@ -30,7 +32,15 @@ def test_its_power_falls_with_the_frequency_to_the_power_of_the_colour(colour: f
 
 
 def test_white_noise_is_drawn_anew_at_every_step() -> None:
-    assert np.array_equal(coloured(np.random.default_rng(3), 4, 0.0), np.random.default_rng(3).normal(size=(PERIOD, 4)))
+    """Of an episode of any length."""
+    steps = itertools.islice(exploration(np.random.default_rng(3), 4, 0.0), 3 * PERIOD)
+    assert np.array_equal(list(steps), np.random.default_rng(3).normal(size=(3 * PERIOD, 4)))
+
+
+def test_coloured_noise_comes_again() -> None:
+    steps = np.stack(list(itertools.islice(exploration(np.random.default_rng(3), 4, 1.0), 2 * PERIOD)))
+    assert np.array_equal(steps[:PERIOD], coloured(np.random.default_rng(3), 4, 1.0))
+    assert np.array_equal(steps[:PERIOD], steps[PERIOD:])
 
 
 def test_pink_noise_goes_places() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -26,13 +27,16 @@ from timerewarder.agents.bc import Config as CloneConfig
 from timerewarder.agents.drqv2 import Config as AgentConfig
 from timerewarder.agents.online import Config, Stack
 from timerewarder.agents.presets import preset_named
-from timerewarder.agents.run_folder import RunFolder
+from timerewarder.agents.run_folder import RunFolder, check_place
 from timerewarder.envs.demos import collect
 from timerewarder.envs.metaworld import MetaWorld
 from timerewarder.envs.worker import Setting, Worker, make_env
 from timerewarder.errors import UserError
 from timerewarder.evaluation.episodes import Episode, evaluation_seed, mean_measures, training_seed
-from timerewarder.train import clone_policy, train_policy
+from timerewarder.report.clip import Clip
+from timerewarder.rewards.timerewarder import Config as RewardConfig
+from timerewarder.rewards.timerewarder import TimeRewarder
+from timerewarder.train import clone_policy, film, train_policy
 
 AGENT = AgentConfig(batch=16, hidden=16, trunk=8, encoder="compact")
 TINY = Config(
@@ -83,6 +87,7 @@ def test_a_run_leaves_what_it_promises(obs: Any, reward: str, model: str, tmp_pa
         {},
         {"obs": "pixels"},
         {"familiar": 2.5, "anchored": True, "reward_form": "progress", "agent": replace(AGENT, bounded=True)},
+        {"horizon": 22, "replay_on_disk": True},  # episodes overshoot --frames
     ],
 )
 def test_resumed_equals_uninterrupted(options: Any, model: str, tmp_path: Path) -> None:
@@ -163,6 +168,42 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
     assert result["complete"]
     assert result["agent_steps"] >= ended_at + 50
     assert f"going on from {2 * ended_at:,} frames" in done.err
+    assert re.search(r"replay: [\d,]+ frames, [\d.]+ GB when full", done.err)
+    assert re.search(r"frames: return [-+.\d]+, success [\d.]+ once, [\d.]+ at end, [\d.]+ for >3 steps", done.err)
+
+
+def test_a_complete_run_is_completed_again(tmp_path: Path) -> None:
+    """A kill may come after the last checkpoint and before the policy is written."""
+    config, run = replace(TINY, frames=60, horizon=22), tmp_path / "run"
+    train_policy("drawer-open", "sparse", run, config, keep_replay=True)
+    policy = (run / "policy.safetensors").read_bytes()
+    (run / "policy.safetensors").unlink()
+    again = train_policy("drawer-open", "sparse", run, config, resume=True, keep_replay=True)
+    assert again["complete"]
+    assert again["env_frames"] == 66
+    assert (run / "policy.safetensors").read_bytes() == policy
+
+
+def test_a_run_whose_fit_was_interrupted_can_be_resumed(tmp_path: Path) -> None:
+    (tmp_path / "run" / "reward").mkdir(parents=True)
+    check_place(tmp_path / "run", resume=True)
+    (tmp_path / "run" / "mine.txt").touch()
+    with pytest.raises(UserError, match="is not a training run"):
+        check_place(tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize(("given", "named", "top"), [(None, "sum", 0.5), ("full", "progress", 0.25)])
+def test_films_show_progress_only_where_there_is_one(
+    given: str | None, named: str, top: float, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With the full difference of both orders a whole task sums to 2."""
+    clips: list[Clip] = []
+    monkeypatch.setattr("timerewarder.train.write_overlay", lambda clip, path: clips.append(clip))
+    model = TimeRewarder(RewardConfig(image_size=32, antisymmetric="full")) if given else None
+    rewards = np.full(2, 0.25, np.float32)
+    episode = Episode(rewards, rewards, np.zeros(2, np.bool_), np.zeros((3, 32, 32, 3), np.uint8))
+    film(tmp_path, 10, [episode], model)
+    assert (clips[0].sum_name, clips[0].progress[-1]) == (named, pytest.approx(top))
 
 
 def test_bad_input_is_one_line(model: str, tmp_path: Path) -> None:
@@ -182,6 +223,10 @@ def test_bad_input_is_one_line(model: str, tmp_path: Path) -> None:
     before = (out / "config.json").read_bytes()
     with pytest.raises(UserError, match="add --resume"):
         train_policy("drawer-open", "sparse", out, TINY)
+    with pytest.raises(UserError, match="stands at 20 frames already"):
+        train_policy("drawer-open", "sparse", out, replace(TINY, frames=10), resume=True)
+    with pytest.raises(UserError, match="pictures of 0 px"):
+        replace(TINY, obs="pixels", policy_size=0)
     with pytest.raises(UserError, match=r"other settings \(config.agent.batch, config.seed"):
         train_policy("drawer-open", "sparse", out, replace(TINY, seed=1, agent=replace(AGENT, batch=17)), resume=True)
     other = tmp_path / "other"
@@ -340,7 +385,8 @@ def test_presets_are_what_they_say() -> None:
     agent = paper.agent
     assert (paper.replay_capacity, agent.n_step, agent.batch, agent.discount, agent.lr) == (150_000, 3, 512, 0.99, 1e-4)
     assert (agent.tau, agent.hidden, agent.exploration_noise, agent.policy_noise) == (0.005, 1024, 0.4, 0.1)
-    assert (agent.exploration_colour, agent.saturation) == (0, 0)
+    assert (agent.exploration_colour, agent.saturation, agent.bounded) == (0, 0, False)
+    assert (agent.encoder, agent.trunk, paper.policy_size) == ("drqv2", 50, None)
     assert (agent.noise_clip, agent.policy_delay, agent.shift, agent.stack, paper.size) == (0.3, 1, 4, 3, 84)
     assert (paper.random_steps, paper.seed_frames, paper.update_every, paper.action_repeat) == (2000, 12_000, 2, 2)
     assert (paper.eval_every, paper.eval_episodes, paper.alpha) == (10_000, 10, "adaptive")

@@ -359,6 +359,19 @@ def test_bytes_a_transition() -> None:
     assert needed == sum(value.nbytes for value in vars(replay).values() if isinstance(value, np.ndarray))
 
 
+@pytest.mark.parametrize(("limit", "free"), [("max", 8_000 * 1024), (None, 8_000 * 1024), ("5000000", 4_300_000)])
+def test_a_containers_limit_counts(limit: str | None, free: int, tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 16000 kB\nMemAvailable: 8000 kB\n")
+    if limit:
+        (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+        (tmp_path / "sys/fs/cgroup/memory.max").write_text(f"{limit}\n")
+        (tmp_path / "sys/fs/cgroup/memory.current").write_text("1000000\n")
+        (tmp_path / "sys/fs/cgroup/memory.stat").write_text("anon 700000\ninactive_file 300000\n")
+    assert module.available_memory(tmp_path) == free
+    assert module.available_memory(tmp_path / "another system") is None
+
+
 def test_too_little_memory_or_disk_is_refused(tmp_path: Path) -> None:
     if not Path("/proc/meminfo").exists():
         pytest.skip("this system does not say how much memory is free")

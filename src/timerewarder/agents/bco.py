@@ -41,7 +41,7 @@ from timerewarder.data.store import open_store
 from timerewarder.envs.demos import read_index
 from timerewarder.envs.worker import Seen, Setting, Step, Worker
 from timerewarder.errors import UserError
-from timerewarder.evaluation.episodes import Episode, mean_measures, training_seed
+from timerewarder.evaluation.episodes import Episode, mean_measures, told_success, training_seed
 from timerewarder.models.checkpoint import optimizer_tensors, restore_optimizer
 from timerewarder.progress import bar
 
@@ -258,9 +258,8 @@ class Loop:
 
     def _told(self) -> str:
         """A line a round, kept above the bar."""
-        once, at_end, gt3 = (self.now.eval_rows[-1][f"success_{name}"] for name in ("once", "at_end", "gt3"))
-        success = f"success {once:.1f} once, {at_end:.1f} at end, {gt3:.1f} for more than 3 steps"
-        return f"{self.env_frames:>9,} frames: {success}; action error {self.now.train_rows[-1]['inverse_error']:.3f}"
+        error = self.now.train_rows[-1]["inverse_error"]
+        return f"{self.env_frames:>9,} frames: {told_success(self.now.eval_rows[-1])}; action error {error:.3f}"
 
     def _collect(self, advance: Callable[[], None]) -> list[Episode]:
         """Whole episodes, until the round has its frames."""

@@ -9,9 +9,24 @@ Colored Noise Exploration in Deep Reinforcement Learning", ICLR 2023.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
-PERIOD = 64  # steps after which it comes again: about an episode, so that it also wanders as slowly as that
+PERIOD = 64  # steps of a colour's slowest wave: about an episode
+
+
+def exploration(rng: np.random.Generator, actions: int, colour: float) -> Iterator[np.ndarray]:
+    """Noise (actions,) of variance 1 for step after step, without end.
+
+    White noise is new at every step; that of a colour comes again after PERIOD steps, where its end leads on to its
+    beginning.
+    """
+    noise = coloured(rng, actions, colour)
+    while True:
+        yield from noise
+        if colour == 0:
+            noise = coloured(rng, actions, colour)
 
 
 def coloured(rng: np.random.Generator, actions: int, colour: float, steps: int = PERIOD) -> np.ndarray:

@@ -3,7 +3,8 @@
 It knows no reward method: the worker (envs/worker.py), or at an episode's end the judge (agents/judge.py), gives a
 dense reward, the worker the task's success; they are joined as r = dense + alpha * success when a batch is drawn.
 Every random choice comes from a generator seeded with (seed, what for, count), and runs are saved between episodes, so
-a run that was killed and resumed equals an uninterrupted one.
+a run that was killed and resumed equals an uninterrupted one. One that was asked to stop, with a reward that goes on
+learning, does not: it is saved at once, and a save rewards the whole replay anew.
 
     RUN/config.json    what is trained, on what, with which options
     RUN/train.csv      a row each few episodes        RUN/eval.csv   a row an evaluation
@@ -28,12 +29,20 @@ import torch
 from timerewarder.agents import drqv2
 from timerewarder.agents.drqv2 import DrQv2
 from timerewarder.agents.judge import Judge
-from timerewarder.agents.noise import coloured
+from timerewarder.agents.noise import exploration
 from timerewarder.agents.replay import Form, Replay
 from timerewarder.agents.run_folder import RunFolder
 from timerewarder.envs.worker import Seen, Setting, Step, Worker
 from timerewarder.errors import UserError
-from timerewarder.evaluation.episodes import FILMED, Episode, evaluation_seed, mean_measures, run_episode, training_seed
+from timerewarder.evaluation.episodes import (
+    FILMED,
+    Episode,
+    evaluation_seed,
+    mean_measures,
+    run_episode,
+    told_success,
+    training_seed,
+)
 from timerewarder.progress import bar
 from timerewarder.rewards.alpha import Alpha
 
@@ -110,7 +119,7 @@ class Config:
             raise UserError(f"--threads {self.threads} is too small: give at least 1")
         if self.familiar is not None and not self.familiar > 0:
             raise UserError(f"--familiar {self.familiar} knows no frame: give more than 0, or None")
-        seen, least = self.policy_size or self.size, 16
+        seen, least = self.size if self.policy_size is None else self.policy_size, 16
         if self.obs == "pixels" and (seen < least or 2 * self.agent.shift >= seen):
             raise UserError(
                 f"a policy cannot see pictures of {seen} px shifted by up to {self.agent.shift}: "
@@ -205,20 +214,22 @@ class Loop:
         started = time.monotonic() - now.seconds
         with bar() as display, _on_signals(self.stop):
             task = display.add_task("Training", total=config.frames, completed=self.env_frames, note="")
-            while self.env_frames < config.frames and not self._stop.is_set():
+            stopping = self._stop.is_set()
+            while self.env_frames < config.frames and not stopping:
                 self._recent.append(self._episode(lambda: display.update(task, completed=self.env_frames)))
                 now.episodes += 1
                 self.alpha.end_trajectory()
                 now.seconds = time.monotonic() - started
+                stopping = self._stop.is_set()  # asked once: who stops has saved
                 evaluate = self.env_frames // config.eval_every > now.evaluations or self.env_frames >= config.frames
-                if evaluate or self._stop.is_set() or len(self._recent) == LOG_EVERY:
+                if evaluate or stopping or len(self._recent) == LOG_EVERY:
                     self._log()
                     display.update(task, note=self._note())
                 if evaluate:
                     self._evaluate()
                     now.seconds = time.monotonic() - started
                     display.console.print(self._told(), highlight=False)
-                if evaluate or self._stop.is_set():
+                if evaluate or stopping:
                     self._save()
         return self.env_frames >= config.frames
 
@@ -227,10 +238,11 @@ class Loop:
         observation = self.worker.reset(training_seed(self.config.seed, self.now.episodes))
         self.replay.begin(observation, self.worker.first_features)
         stack = Stack(self.agent.config.stack)
-        noise = coloured(self._rng(NOISE, self.now.episodes), self.worker.actions, self.config.agent.exploration_colour)
+        colour = self.config.agent.exploration_colour
+        noise = exploration(self._rng(NOISE, self.now.episodes), self.worker.actions, colour)
         steps: list[Step] = []
         while not steps or not steps[-1].ended:
-            action = self._explore(stack(observation), noise[len(steps) % len(noise)])
+            action = self._explore(stack(observation), next(noise))
             self.worker.start(action)
             self._learn()
             step = self.worker.finish()
@@ -328,15 +340,12 @@ class Loop:
     def _note(self) -> str:
         """Beside the bar: speed, and the mean return and success of the last episodes of training."""
         row = self.now.train_rows[-1]
-        told = f"return {row[self._return]:+.2f}, success {row['success_gt3']:.1f}"
-        return f"{row['frames_per_second']:.0f} frames/s, {told}"
+        return f"{row['frames_per_second']:.0f} frames/s, return {row[self._return]:+.2f}, {told_success(row)}"
 
     def _told(self) -> str:
         """A line an evaluation, kept above the bar."""
         row = self.now.eval_rows[-1]
-        once, at_end, gt3 = (row[f"success_{name}"] for name in ("once", "at_end", "gt3"))
-        success = f"success {once:.1f} once, {at_end:.1f} at end, {gt3:.1f} for more than 3 steps"
-        return f"{self.env_frames:>9,} frames: {success}; return {row[self._return]:+.2f}"
+        return f"{self.env_frames:>9,} frames: return {row[self._return]:+.2f}, {told_success(row)}"
 
     @property
     def _return(self) -> str:

@@ -421,13 +421,18 @@ def bytes_needed(capacity: int, shape: tuple[int, ...], actions: int, features: 
     )  # dense, progress, success, terminated, start, origin
 
 
-def available_memory() -> int | None:
-    """Bytes that can be allocated without swapping; None where the system does not say."""
-    meminfo = Path("/proc/meminfo")
-    if not meminfo.exists():
-        return None
-    lines = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
-    return int(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else None
+def available_memory(system: Path = Path("/")) -> int | None:
+    """Bytes that can be allocated without swapping, or within a container's limit; None where the system is silent."""
+    free = []
+    meminfo, group = system / "proc/meminfo", system / "sys/fs/cgroup"
+    if meminfo.exists():
+        lines = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
+        free += [int(lines["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in lines else []
+    if (group / "memory.max").exists() and (limit := (group / "memory.max").read_text().strip()) != "max":
+        used = int((group / "memory.current").read_text())
+        held = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        free.append(int(limit) - used + int(held["inactive_file"]))  # copies of files make room
+    return min(free, default=None)
 
 
 def _allocate(capacity: int, shape: tuple[int, ...], actions: int, features: int, folder: Path | None) -> np.ndarray:

@@ -87,6 +87,11 @@ class RunFolder:
         """Whether there is a checkpoint to go on from."""
         return (self.checkpoint / "state.json").exists()
 
+    @property
+    def frames(self) -> int:
+        """How many frames the run that is here was asked for, when it was last begun or resumed."""
+        return int(read_json(self.config)["config"]["frames"])
+
     def write_row(self, name: str, rows: Sequence[dict[str, float]]) -> None:
         """Write NAME.csv anew and the last row to TensorBoard."""
         columns = list(dict.fromkeys(key for row in rows for key in row))
@@ -142,7 +147,7 @@ def check_place(path: Path, resume: bool, resumable: bool = True) -> None:
             raise UserError(f"{path} holds a run already: {way}choose another --out")
     elif path.exists() and (not path.is_dir() or any(not _may_be_there(file) for file in path.iterdir())):
         raise UserError(f"{path} exists and is not a training run: choose another --out")
-    elif resume:
+    elif resume and not (path / REWARD).exists():  # with one, a kill may have met the fit before the run
         raise UserError(f"there is no run to resume in {path}: leave out --resume to begin one there")
 
 

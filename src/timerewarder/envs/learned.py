@@ -23,7 +23,7 @@ from timerewarder.data.resize import resize
 from timerewarder.errors import UserError
 from timerewarder.rewards import load
 from timerewarder.rewards.alpha import Alpha, AlphaRule
-from timerewarder.rewards.familiarity import Familiarity, Guarded
+from timerewarder.rewards.familiarity import Guarded
 from timerewarder.rewards.reward import FrameReward
 
 try:
@@ -245,12 +245,14 @@ class _Guard:
         if familiar is not None and not familiar > 0:
             raise UserError(f"familiar={familiar} knows no frame: give more than 0, or None")
         self._reward, self._pre = reward, reward.preprocessing
-        self._familiarity = Familiarity() if familiar is None else reward.familiarity
+        self._familiarity = None if familiar is None else reward.familiarity
         self._tolerance = familiar or 1.0
         self._anchored = anchored
 
     def knows(self, frames: Frame) -> NDArray[np.bool_]:
         """Frames uint8 (T, H, W, 3) as they are drawn -> bool (T,)."""
+        if self._familiarity is None:
+            return np.ones(len(frames), np.bool_)
         return self._familiarity(resize(frames, self._pre.size, self._pre.how), self._tolerance)
 
     def stream(self) -> Guarded:

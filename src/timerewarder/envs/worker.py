@@ -121,7 +121,7 @@ def make_env(setting: Setting) -> gymnasium.Env[Any, Any]:
             env = Encoded(env, model)
         else:
             env = LearnedReward(env, model, 0.0, familiar=setting.familiar, anchored=setting.anchored)
-    return View(env, setting.obs, setting.policy_size or setting.size)
+    return View(env, setting.obs, setting.size if setting.policy_size is None else setting.policy_size)
 
 
 def _make_beside(setting: Setting) -> gymnasium.Env[Any, Any]:

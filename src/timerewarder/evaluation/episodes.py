@@ -67,6 +67,12 @@ def mean_measures(episodes: Sequence[Episode]) -> dict[str, float]:
     return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
 
+def told_success(measures: dict[str, float]) -> str:
+    """The three measures of success in words."""
+    once, at_end, gt3 = (measures[f"success_{name}"] for name in ("once", "at_end", "gt3"))
+    return f"success {once:.1f} once, {at_end:.1f} at end, {gt3:.1f} for >3 steps"
+
+
 def run_episode(
     worker: Worker,
     seed: int,
