@@ -20,7 +20,7 @@ COMMANDS = {
     "score": "python benchmarks/score.py --json",
     "memory": "python benchmarks/memory.py --json",
     "agent": "python benchmarks/agent.py --json",
-    "agent-fp32": "python benchmarks/agent.py --precision fp32 --json",
+    "agent-fp32": "python benchmarks/agent.py --precision fp32 --rounds 3 --json",
     "matching": "python benchmarks/matching.py --json",
     "serve": "python benchmarks/serve.py --json",
     "pairing": "python benchmarks/pairing.py --seeds 3 --frames 12000 --out results/pairing.csv --json",
