@@ -207,12 +207,15 @@ def _options_told(row: dict[str, str]) -> str:
 
 def update() -> str:
     """How fast an update is, and how fast it could be."""
-    agent = load("agent")
+    agent, single = load("agent"), load("agent-fp32")
     return (
         "An update of DrQ-v2's own size (batch 256, 84 px) in "
         f"{agent['precision']} is {agent['update_ratio']:.1f} times as fast as a plain one in fp32; at the rate of "
         f"large matrix products of that precision it would be {agent['update_bound']:.1f} times. With "
-        f"`torch.compile` the encoder alone takes {1 / agent['compile_gain']:.2f} of its time, so it is not used."
+        f"`torch.compile` the encoder alone takes {1 / agent['compile_gain']:.2f} of its time, so it is not used. In fp32 "
+        f"an update is {single['update_ratio']:.1f} times as fast as the plain one "
+        f"([results/agent-fp32.json](../results/agent-fp32.json)), {single['kept_memory_gain']:.1f} times of it because "
+        "freed memory is kept."
     )
 
 
