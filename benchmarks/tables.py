@@ -212,10 +212,10 @@ def update() -> str:
         "An update of DrQ-v2's own size (batch 256, 84 px) in "
         f"{agent['precision']} is {agent['update_ratio']:.1f} times as fast as a plain one in fp32; at the rate of "
         f"large matrix products of that precision it would be {agent['update_bound']:.1f} times. With "
-        f"`torch.compile` the encoder alone takes {1 / agent['compile_gain']:.2f} of its time, so it is not used. In fp32 "
-        f"an update is {single['update_ratio']:.1f} times as fast as the plain one "
-        f"([results/agent-fp32.json](../results/agent-fp32.json)), {single['kept_memory_gain']:.1f} times of it because "
-        "freed memory is kept."
+        f"`torch.compile` the encoder alone takes {1 / agent['compile_gain']:.2f} of its time, so it is not used. "
+        f"In fp32 an update is {single['update_ratio']:.1f} times as fast as the plain one "
+        f"([results/agent-fp32.json](../results/agent-fp32.json)), {single['kept_memory_gain']:.1f} times of it "
+        "because freed memory is kept."
     )
 
 
