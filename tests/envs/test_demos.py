@@ -78,6 +78,17 @@ def test_the_number_of_processes_does_not_matter(four: Path, tmp_path: Path) -> 
     assert contents(tmp_path / "two") == contents(four)
 
 
+def test_a_worker_that_cannot_start_is_told_with_the_remedy(tmp_path: Path) -> None:
+    script, out = tmp_path / "unguarded.py", tmp_path / "out"
+    script.write_text(f"from timerewarder.envs.demos import collect\ncollect({TASK!r}, 4, {str(out)!r}, workers=2)\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert done.returncode == 1
+    told = done.stderr.splitlines()[-1]
+    assert told.startswith("timerewarder.errors.UserError")
+    assert "if __name__" in told
+    assert not out.exists()
+
+
 KILLED = """
 import os, signal, sys
 from timerewarder.envs import demos

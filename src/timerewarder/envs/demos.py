@@ -24,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -259,7 +260,7 @@ def _tidy(out: Path, rows: list[Row]) -> None:
     for pattern in (".attempt_*", ".*.tmp.*"):  # the second are half-written files of a killed process
         for leftover in out.glob(pattern):
             leftover.unlink(missing_ok=True)
-    if not rows and [file.name for file in out.iterdir()] == ["index.json"]:
+    if not rows and out.exists() and [file.name for file in out.iterdir()] == ["index.json"]:
         (out / "index.json").unlink()
         out.rmdir()
 
@@ -349,6 +350,11 @@ def _attempts(out: Path, settings: Settings, first: int, workers: int) -> Iterat
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(os.getpid(),))
     try:
         yield _in_order(lambda number: pool.submit(_attempt_in_worker, settings, out, number), first, 2 * workers)
+    except BrokenProcessPool as error:
+        raise UserError(
+            f"a process that records for {out} was killed or could not start: if memory is short, give --workers 1; "
+            'a script has to record under `if __name__ == "__main__":`'
+        ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
