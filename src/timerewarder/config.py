@@ -1,4 +1,4 @@
-"""Configuration: frozen dataclass <-> JSON file. The command line is made from the same dataclasses (see cli.py).
+"""Configuration: frozen dataclass <-> JSON file. The command line is made from the same dataclasses (see cli/).
 
 An unknown key, a missing key without default or a value of the wrong type is an error that names the nearest key,
 never a silent default: a saved configuration means what it meant when it was written.
