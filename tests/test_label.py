@@ -104,7 +104,7 @@ def test_killed_and_resumed_gives_the_same_file(model: str, tmp_path: Path) -> N
 def test_a_ray_cluster_gives_the_same_file(model: str, tmp_path: Path) -> None:
     label(model, SMALL, tmp_path / "here", shard=2)
     command = [sys.executable, "-m", "timerewarder", "label", model, str(SMALL), "--shard", "2", "--ray"]
-    subprocess.run([*command, "--out", str(tmp_path / "ray")], check=True, timeout=120)
+    subprocess.run([*command, "--out", str(tmp_path / "ray")], check=True, timeout=400)
     assert (tmp_path / "ray" / FILE).read_bytes() == (tmp_path / "here" / FILE).read_bytes()
 
 

@@ -1,6 +1,7 @@
 """Composites: a scene without its hand, another hand in it, and the moment that it counts as."""
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,21 @@ from hypothesis import strategies as st
 
 from tests.conftest import crossing
 from tests.data.test_hands import HAND, OBJECT, SIZE, pulling, store_of
+from timerewarder.data import hands
 from timerewarder.data.composites import APPROACH, composite, put_anywhere, scene
 from timerewarder.data.hands import find_hands
 from timerewarder.data.store import FrameStore
 from timerewarder.rewards.timerewarder import Config, load_moments
 
 VIDEOS, LENGTH = 6, 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quickly() -> Iterator[None]:
+    """Hands of one colour are soon known."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hands, "STEPS", 100)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from timerewarder.data import hands
 from timerewarder.data.hands import CHANGED, PART, find_hands
 from timerewarder.data.store import FrameStore, open_store
 from timerewarder.errors import UserError
@@ -50,10 +51,24 @@ def store_of(folder: Path, videos: list[np.ndarray], size: int = SIZE) -> FrameS
     return open_store(folder, size)
 
 
-@pytest.mark.parametrize(("size", "length"), [(SIZE, 20), (4 * SIZE, 20), (SIZE, 3 * PART // 2)])
-def test_it_is_found_in_all_frames_though_the_object_moves_along_later(tmp_path, size, length):
-    truth = [pulling(seed, size, length) for seed in range(8)]
-    store = find_hands(store_of(tmp_path, [video.frames for video in truth], size))
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory) -> tuple[list[Pulled], FrameStore]:
+    """Eight videos, and the hands that are found in them."""
+    truth = [pulling(seed) for seed in range(8)]
+    return truth, find_hands(store_of(tmp_path_factory.mktemp("eight"), [video.frames for video in truth]))
+
+
+def test_it_is_found_in_all_frames_though_the_object_moves_along_later(eight):
+    check_found(*eight)
+
+
+@pytest.mark.parametrize(("size", "length"), [(4 * SIZE, 20), (SIZE, 3 * PART // 2)])
+def test_it_is_found_in_large_pictures_and_in_long_videos(tmp_path, size, length):
+    truth = [pulling(seed, size, length) for seed in range(4)]
+    check_found(truth, find_hands(store_of(tmp_path, [video.frames for video in truth], size)))
+
+
+def check_found(truth: list[Pulled], store: FrameStore) -> None:
     for video, known in enumerate(truth):
         found = store.hands[video].mask(np.arange(len(known.frames)))
         assert found.shape == known.hand.shape
@@ -72,16 +87,16 @@ def test_what_looks_like_it_but_stands_still_is_no_part_of_it(tmp_path):
     assert all(hand.mask(np.arange(20)).any((1, 2)).all() for hand in store.hands)
 
 
-def test_the_scene_has_changed_once_the_object_is_moved(tmp_path):
-    truth = [pulling(seed) for seed in range(8)]
-    store = find_hands(store_of(tmp_path, [video.frames for video in truth]))
+def test_the_scene_has_changed_once_the_object_is_moved(eight):
+    truth, store = eight
     for video, known in enumerate(truth):
         changed = store.hands[video].changed
         assert not changed[known.pulled == 0].any()
         assert changed[known.pulled * 8 > 4 * CHANGED * SIZE**2].all()
 
 
-def test_it_is_found_again_with_the_same_seed_and_goes_with_its_video(tmp_path):
+def test_it_is_found_again_with_the_same_seed_and_goes_with_its_video(tmp_path, monkeypatch):
+    monkeypatch.setattr(hands, "STEPS", 30)  # how well does not matter
     store = store_of(tmp_path, [pulling(seed).frames for seed in range(4)])
     once, again = find_hands(store, 3), find_hands(store, 3)
     for one, other in zip(once.hands, again.hands, strict=True):

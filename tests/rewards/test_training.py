@@ -20,7 +20,7 @@ from timerewarder.errors import UserError
 from timerewarder.rewards.training import Batch, Training, running_average, split, train
 
 FLAGS = [
-    f"--image-size={SIZE}", "--epochs=1", "--epoch-frames=4000", "--validate-every=400", "--lr=1e-3", "--device=cpu",
+    f"--image-size={SIZE}", "--epochs=1", "--epoch-frames=2400", "--validate-every=400", "--lr=1e-3", "--device=cpu",
     "--precision=fp32", "--head-dropout=0.2", "--shift=2", "--composites=0.5", "--erase=0.5",
 ]  # fmt: skip
 
@@ -56,7 +56,7 @@ def test_killed_and_resumed_equals_uninterrupted(videos, uninterrupted, tmp_path
     process.send_signal(signal.SIGKILL)
     process.wait()
     stopped_at = json.loads((out / "training" / "state.json").read_text())["progress"]["frames"]
-    assert 0 < stopped_at < 4000, "the kill came too late to test anything"
+    assert 0 < stopped_at < 2400, "the kill came too late to test anything"
     assert not (out / "config.json").exists()
     with pytest.raises(UserError, match="not a complete model"):
         tr.load(out)
@@ -72,11 +72,11 @@ def test_killed_and_resumed_equals_uninterrupted(videos, uninterrupted, tmp_path
 def test_what_a_fit_leaves(uninterrupted):
     out, printed = uninterrupted
     assert printed["videos"] == 24
-    assert printed["training"]["encoded_frames"] == 4000
+    assert printed["training"]["encoded_frames"] == 2400
     assert not list((out / "training").glob("*.safetensors"))
     assert list((out / "training" / "tensorboard").glob("events*"))
     rows = list(csv.DictReader((out / "log.csv").open()))
-    assert [int(row["frames"]) for row in rows] == list(range(400, 4001, 400))
+    assert [int(row["frames"]) for row in rows] == list(range(400, 2401, 400))
     assert float(rows[-1]["val_mae"]) < float(rows[0]["val_mae"])
 
 
@@ -87,7 +87,7 @@ def test_two_processes_through_accelerate(videos, heldout, tmp_path):
     assert finished.returncode == 0, finished.stderr
     assert len(finished.stdout.splitlines()) == 1  # only one process speaks
     reward = tr.load(tmp_path / "two")
-    assert reward.record["training"]["encoded_frames"] == 4000
+    assert reward.record["training"]["encoded_frames"] == 2400
     assert reward.record["training"]["steps"] == 125  # 32 frames a step: 16 in each process
     assert tr.evaluate(reward, heldout)["voc_from_first"] > 0.9
 
