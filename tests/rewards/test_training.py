@@ -82,12 +82,20 @@ def test_what_a_fit_leaves(uninterrupted):
 
 def test_two_processes_through_accelerate(videos, heldout, tmp_path):
     launch = f"-m torch.distributed.run --nproc_per_node=2 --master_port={free_port()} -m timerewarder fit"
-    command = [sys.executable, *launch.split(), str(videos), f"--out={tmp_path / 'two'}", *FLAGS, "--json"]
+    command = [
+        sys.executable,
+        *launch.split(),
+        str(videos),
+        f"--out={tmp_path / 'two'}",
+        *FLAGS,
+        "--epoch-frames=4000",
+        "--json",
+    ]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert finished.returncode == 0, finished.stderr
     assert len(finished.stdout.splitlines()) == 1  # only one process speaks
     reward = tr.load(tmp_path / "two")
-    assert reward.record["training"]["encoded_frames"] == 2400
+    assert reward.record["training"]["encoded_frames"] == 4000
     assert reward.record["training"]["steps"] == 125  # 32 frames a step: 16 in each process
     assert tr.evaluate(reward, heldout)["voc_from_first"] > 0.9
 
