@@ -17,11 +17,19 @@ os.environ["OMP_NUM_THREADS"] = "1"
 settings.register_profile("suite", deadline=None)  # no test depends on how busy the machine is
 settings.load_profile("suite")
 
+# Modules that take longest, which begin first so that no process is left alone with one of them.
+LONG = ("test_timerewarder", "test_online", "test_readme", "test_training", "test_cli", "test_label", "test_judge")
+
 SIZE = 32
 QUICK = {
     "image_size": SIZE, "epochs": 1.0, "epoch_frames": 4000, "validate_every": 1000, "lr": 1e-3, "device": "cpu",
     "precision": "fp32",  # the same numbers on every machine
 }  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(LONG)))
 
 
 @pytest.fixture(scope="session", autouse=True)
